@@ -1,0 +1,191 @@
+"""Miles: a plugin host for reinforcement-learning post-training of language models.
+
+`from miles_core import X` is the whole public API; what is not listed here is private. Names are imported when they
+are first used (PEP 562), so that `import miles_core` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "miles_core.errors": "MilesError PluginError Problem PublicationError RequestError RunError ValidationError WorkerDied",
+    "miles_core.types.batch": "Batch Row",
+    "miles_core.types.sampling": "NoiseKey Sampling",
+    "miles_core.types.sequence": "NO_VERSION Sequence Span",
+    "miles_core.types.task": "Message Task",
+    "miles_core.types.trajectory": "Disposition Group Score Status Trajectory",
+    "miles_core.contracts.component": "BuildContext Component ComponentRef load_attribute",
+    "miles_core.contracts.engine": (
+        "Engine EngineCapabilities EngineClient EngineStats Finish GenerateRequest GenerateResult PauseMode VersionSpan"
+    ),
+    "miles_core.contracts.learning": "Advantage Correction Loss LossInputs TokenTerms",
+    "miles_core.contracts.lifecycle": "Clock EventSink Health Lifecycle RealClock",
+    "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer prompt_tokens",
+    "miles_core.contracts.observing": "Evaluation EvaluationContext Evaluator Handle Runtime Tracker",
+    "miles_core.contracts.options": "NoOptions Options ScheduleOptions TrainerOptions",
+    "miles_core.contracts.planning": "RecipeFacts",
+    "miles_core.contracts.rollout": (
+        "Agent Attempt Buffer Data Draw Episode Filter GenerateContext Generator Matcher Outcome Reward Rollout "
+        "RolloutContext Schedule Staleness Verdict"
+    ),
+    "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
+    "miles_core.contracts.transport": (
+        "Delivery Form Precision TensorInfo Transport UpdateManifest UpdateTarget WeightSource WireTensor"
+    ),
+    "miles_core.hookspecs": "HOOK_API_VERSION hookimpl",
+    "miles_core.loop.api": "Run run",
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605  (computed from the table above; the stub block below is for type checkers)
+
+if TYPE_CHECKING:
+    from miles_core.contracts.component import (
+        BuildContext as BuildContext,
+        Component as Component,
+        ComponentRef as ComponentRef,
+        load_attribute as load_attribute,
+    )
+    from miles_core.contracts.engine import (
+        Engine as Engine,
+        EngineCapabilities as EngineCapabilities,
+        EngineClient as EngineClient,
+        EngineStats as EngineStats,
+        Finish as Finish,
+        GenerateRequest as GenerateRequest,
+        GenerateResult as GenerateResult,
+        PauseMode as PauseMode,
+        VersionSpan as VersionSpan,
+    )
+    from miles_core.contracts.learning import (
+        Advantage as Advantage,
+        Correction as Correction,
+        Loss as Loss,
+        LossInputs as LossInputs,
+        TokenTerms as TokenTerms,
+    )
+    from miles_core.contracts.lifecycle import (
+        Clock as Clock,
+        EventSink as EventSink,
+        Health as Health,
+        Lifecycle as Lifecycle,
+        RealClock as RealClock,
+    )
+    from miles_core.contracts.model import (
+        ModelCard as ModelCard,
+        ModelFiles as ModelFiles,
+        ModelSpec as ModelSpec,
+        Parsed as Parsed,
+        Renderer as Renderer,
+        prompt_tokens as prompt_tokens,
+    )
+    from miles_core.contracts.observing import (
+        Evaluation as Evaluation,
+        EvaluationContext as EvaluationContext,
+        Evaluator as Evaluator,
+        Handle as Handle,
+        Runtime as Runtime,
+        Tracker as Tracker,
+    )
+    from miles_core.contracts.options import (
+        NoOptions as NoOptions,
+        Options as Options,
+        ScheduleOptions as ScheduleOptions,
+        TrainerOptions as TrainerOptions,
+    )
+    from miles_core.contracts.planning import (
+        RecipeFacts as RecipeFacts,
+    )
+    from miles_core.contracts.rollout import (
+        Agent as Agent,
+        Attempt as Attempt,
+        Buffer as Buffer,
+        Data as Data,
+        Draw as Draw,
+        Episode as Episode,
+        Filter as Filter,
+        GenerateContext as GenerateContext,
+        Generator as Generator,
+        Matcher as Matcher,
+        Outcome as Outcome,
+        Reward as Reward,
+        Rollout as Rollout,
+        RolloutContext as RolloutContext,
+        Schedule as Schedule,
+        Staleness as Staleness,
+        Verdict as Verdict,
+    )
+    from miles_core.contracts.trainer import (
+        StepReport as StepReport,
+        Trainer as Trainer,
+        TrainerFacts as TrainerFacts,
+    )
+    from miles_core.contracts.transport import (
+        Delivery as Delivery,
+        Form as Form,
+        Precision as Precision,
+        TensorInfo as TensorInfo,
+        Transport as Transport,
+        UpdateManifest as UpdateManifest,
+        UpdateTarget as UpdateTarget,
+        WeightSource as WeightSource,
+        WireTensor as WireTensor,
+    )
+    from miles_core.errors import (
+        MilesError as MilesError,
+        PluginError as PluginError,
+        Problem as Problem,
+        PublicationError as PublicationError,
+        RequestError as RequestError,
+        RunError as RunError,
+        ValidationError as ValidationError,
+        WorkerDied as WorkerDied,
+    )
+    from miles_core.hookspecs import (
+        HOOK_API_VERSION as HOOK_API_VERSION,
+        hookimpl as hookimpl,
+    )
+    from miles_core.loop.api import (
+        Run as Run,
+        run as run,
+    )
+    from miles_core.types.batch import (
+        Batch as Batch,
+        Row as Row,
+    )
+    from miles_core.types.sampling import (
+        NoiseKey as NoiseKey,
+        Sampling as Sampling,
+    )
+    from miles_core.types.sequence import (
+        NO_VERSION as NO_VERSION,
+        Sequence as Sequence,
+        Span as Span,
+    )
+    from miles_core.types.task import (
+        Message as Message,
+        Task as Task,
+    )
+    from miles_core.types.trajectory import (
+        Disposition as Disposition,
+        Group as Group,
+        Score as Score,
+        Status as Status,
+        Trajectory as Trajectory,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"miles_core has no public name {name!r}")
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,125 @@
+"""What a plugin registers, and what a process is told to build.
+
+A plugin names its factory and its options model as strings (`module:attr`), so that registering it imports neither.
+A worker process never discovers plugins: it is sent a `ComponentRef` and builds exactly that.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from miles_core.errors import PluginError
+
+if TYPE_CHECKING:
+    from miles_core.contracts.model import ModelFiles
+    from miles_core.contracts.planning import RecipeFacts
+
+KINDS = (
+    "agent", "generator", "rollout", "data", "reward", "filter", "buffer", "staleness", "schedule",
+    "advantage", "correction", "loss", "model", "renderer", "matcher", "engine", "trainer", "transport",
+    "precision", "evaluator", "tracker", "runtime", "recipe", "middleware",
+)  # fmt: skip
+"""Every kind of component. The registration hook of kind `x` is listed in `hookspecs.HOOK_OF_KIND`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One thing that a plugin provides. Returned by the registration hook of its kind.
+
+    name          what a recipe's `use:` says
+    factory       `module:attr`, called as `factory(options, context: BuildContext)` where the component runs
+    options       `module:attr` of a subclass of `miles_core.Options`; its module imports neither torch nor ray
+    summary       one line for listings
+    capabilities  declared facts that plans and listings show, e.g. {"needs-gpu", "shared-prefix"}
+    """
+
+    name: str
+    factory: str
+    options: str = "miles_core.contracts.options:NoOptions"
+    summary: str = ""
+    capabilities: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentRef:
+    """A component that a recipe chose, by value: what it is, whose it is, and its validated options.
+
+    `options` is JSON data. `distribution` and `version` are compared with what is installed where it is built.
+    """
+
+    kind: str
+    name: str
+    factory: str
+    options_model: str
+    options: Mapping[str, Any]
+    distribution: str
+    version: str
+
+    def build(self, context: BuildContext) -> Any:
+        """Import the factory and call it. Raises PluginError naming the distribution when the import fails."""
+        factory = self._load(self.factory)
+        options = self._load(self.options_model).model_validate(dict(self.options))
+        return factory(options, context)
+
+    def _load(self, path: str) -> Any:
+        try:
+            return load_attribute(path)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin may raise anything at import, SystemExit included
+            raise PluginError(
+                f"{self.kind} {self.name!r} could not be built: {type(error).__name__}: {error}",
+                where=f"{self.distribution} {self.version} ({path})",
+                mend=f"repair or reinstall {self.distribution}",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What a factory is given beside its options.
+
+    seed       the run's seed
+    name       the component's own name in the run, e.g. `engine-0`; unique in the run
+    folder     the run's folder (None outside a run)
+    model      the model's files and card, for engines and trainers
+    parts      other components that this one builds inside its own process: a trainer builds its `loss`, `correction`
+               and `transport`; an engine its `transport` and `precision`
+    """
+
+    seed: int
+    name: str
+    folder: Path | None = None
+    model: ModelFiles | None = None
+    parts: Mapping[str, ComponentRef] = field(default_factory=dict)
+
+    def part(self, kind: str) -> Any:
+        """Build the named part here. Raises KeyError when the run has none of that kind."""
+        return self.parts[kind].build(self)
+
+
+@runtime_checkable
+class DescribesItself(Protocol):
+    """What `miles plan` asks of an options model; `miles_core.Options` has empty defaults."""
+
+    def card(self) -> Mapping[str, str]:
+        """What this choice means, in words, for the recipe's algorithm card: aspect -> meaning."""
+        ...
+
+    def check(self, facts: RecipeFacts) -> Iterable[str]:
+        """Sentences that say why these options contradict the rest of the recipe; none when they do not."""
+        ...
+
+
+def load_attribute(path: str) -> Any:
+    """The object at `module:attr`. Raises whatever the import raises, ValueError when the colon is missing."""
+    module, colon, attribute = path.partition(":")
+    if not colon:
+        raise ValueError(f"{path!r} is not of the form module:attr")
+    found: Any = importlib.import_module(module)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found

@@ -1,0 +1,88 @@
+"""Who watches a run: evaluators and trackers; and where its processes live: runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from miles_core.contracts.component import BuildContext, ComponentRef
+from miles_core.contracts.rollout import Attempt, Data
+from miles_core.types.task import Task
+from miles_core.types.trajectory import Group, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Scores of one evaluation, filed under the weight version that they measured.
+
+    `scores` maps task id to the mean reward over the attempts at it. `step` is the number of batches trained before.
+    `skipped` says why there are none.
+    """
+
+    name: str
+    version: int
+    step: int
+    scores: Mapping[str, float] = field(default_factory=dict)
+    skipped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationContext:
+    """What an evaluator works with: attempts at held-out tasks under the current weights, scored as in training."""
+
+    data: Data
+    generate: Callable[[Attempt], Awaitable[Trajectory]]
+    score: Callable[[Group], Awaitable[Group]]
+    seed: int
+    record: Callable[[Several[Group]], None]
+
+
+class Evaluator(Protocol):
+    """Measures a weight version. A failure is recorded as skipped, with the cause; training goes on."""
+
+    @property
+    def name(self) -> str: ...
+
+    def due(self, step: int, last: bool) -> bool:
+        """Whether to evaluate after `step` batches; step 0 is before training, `last` after all of it."""
+        ...
+
+    def tasks(self, data: Data) -> list[Task]: ...
+
+    async def evaluate(self, step: int, version: int, context: EvaluationContext) -> Evaluation: ...
+
+
+class Tracker(Protocol):
+    """Where metrics go beside the run's folder."""
+
+    def start(self, run: str, recipe: Mapping[str, Any]) -> None: ...
+    def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
+    def close(self, outcome: str) -> None: ...
+
+
+class Handle(Protocol):
+    """A living object in another process. `call` awaits any of its public methods by name.
+
+    Raises what the method raised, or WorkerDied (naming worker, exit status and its last words) when the process ends.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def alive(self) -> bool: ...
+    async def call(self, method: str, *args: Any) -> Any: ...
+    async def close(self) -> None: ...
+
+
+class Runtime(Protocol):
+    """Where processes live."""
+
+    async def start(self, ref: ComponentRef, context: BuildContext) -> Handle:
+        """Build the component in a process of its own and return when it is ready."""
+        ...
+
+    async def close(self) -> None:
+        """End every process that was started; none is left behind."""
+        ...

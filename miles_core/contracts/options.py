@@ -1,0 +1,44 @@
+"""The options model of a component: what a person may write beside `use:` in a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+if TYPE_CHECKING:
+    from miles_core.contracts.planning import RecipeFacts
+
+
+class Options(BaseModel):
+    """Base of every options model. Unknown keys are refused, values are not coerced from strings, instances are frozen.
+
+    Override `card` to say what the choice means where its name leaves it open, and `check` to refuse recipes in which
+    these options cannot work. Neither may import torch.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, validate_default=True)
+
+    def card(self) -> Mapping[str, str]:
+        return {}
+
+    def check(self, facts: RecipeFacts) -> Iterable[str]:
+        return ()
+
+
+class NoOptions(Options):
+    """The options of a component that has none."""
+
+
+class ScheduleOptions(Options):
+    """What every schedule's options have, since the batch arithmetic is computed from it."""
+
+    groups_per_step: PositiveInt = Field(description="groups in the batch of one step")
+    group_size: PositiveInt = Field(description="trajectories in a group")
+
+
+class TrainerOptions(Options):
+    """What every trainer's options have, since the batch arithmetic is computed from it."""
+
+    optimizer_steps: PositiveInt = Field(default=1, description="optimizer steps on each batch")

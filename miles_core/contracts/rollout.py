@@ -1,0 +1,239 @@
+"""The three nested layers of a rollout, and what stands beside them: data, rewards, filters, buffer, staleness.
+
+The rollout calls a generator for each attempt; the `agent` generator runs an agent inside a session. Each layer gets
+the layers inside it for free and can be replaced alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from miles_core.contracts.engine import EngineClient
+from miles_core.contracts.lifecycle import Clock, EventSink
+from miles_core.contracts.model import Renderer
+from miles_core.types.sampling import NoiseKey, Sampling
+from miles_core.types.task import Message, Task
+from miles_core.types.trajectory import Group, Score, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """All that an agent sees of an attempt: never a token.
+
+    `base_url` serves the OpenAI and Anthropic chat routes; `api_key` opens this attempt's session only. `deadline` is
+    on the clock's time. The agent stops soon after `cancelled` is set.
+    """
+
+    task: Task
+    base_url: str
+    api_key: str
+    sampling: Sampling
+    deadline: float | None
+    cancelled: asyncio.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an agent says at the end: its own reward (None: it has no verdict) and anything worth keeping."""
+
+    reward: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Agent(Protocol):
+    """Runs an environment against a chat endpoint. Runs in its own task or subprocess."""
+
+    async def run(self, episode: Episode) -> Outcome: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to make. `purpose` separates the randomness of training from that of each evaluation."""
+
+    id: str
+    task: Task
+    group: int
+    draw: int
+    index: int
+    purpose: str
+    sampling: Sampling
+    seed: int
+
+    def noise(self, turn: int = 0) -> NoiseKey:
+        return NoiseKey(self.seed, self.purpose, self.task.id, self.draw, self.index, turn)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateContext:
+    """What a generator works with. `engines` and `renderer` are None when it declares that it needs none."""
+
+    engines: EngineClient
+    renderer: Renderer
+    clock: Clock
+    deadline: float | None = None
+
+
+class Generator(Protocol):
+    """Makes one trajectory."""
+
+    @property
+    def needs_engine(self) -> bool:
+        """False for generators that ask no engine, such as demonstrations."""
+        ...
+
+    async def generate(self, attempt: Attempt, context: GenerateContext) -> Trajectory:
+        """The trajectory, without a reward unless the attempt brought its own. An exception is this attempt's
+        failure, with its class and text, and never a score."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A task and how often it had been drawn before."""
+
+    task: Task
+    draw: int
+
+
+class Data(Protocol):
+    """Where tasks come from. `state` and `restore` continue at the same task."""
+
+    def draw(self) -> Draw | None:
+        """The next task; None when finite data ended."""
+        ...
+
+    def held_out(self, count: int) -> list[Task]:
+        """The first `count` tasks that `draw` never gives. Fewer when there are fewer; raises RequestError when there
+        is no held-out split."""
+        ...
+
+    def size(self) -> int | None:
+        """How many draws there are in all; None for endless data."""
+        ...
+
+    def state(self) -> Mapping[str, Any]: ...
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Reward(Protocol):
+    """Scores a finished group."""
+
+    async def score(self, group: Group) -> list[Score | None]:
+        """One score for each trajectory, in order; None is no verdict. Raising fails the group, by name."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether to keep a group, and why not."""
+
+    keep: bool
+    reason: str = ""
+
+
+class Filter(Protocol):
+    """Keeps or drops a scored group."""
+
+    def judge(self, group: Group) -> Verdict: ...
+
+
+class Staleness(Protocol):
+    """What too old means."""
+
+    def judge(self, group: Group, version: int) -> Verdict:
+        """`version` is the current one."""
+        ...
+
+
+class Buffer(Protocol):
+    """What waits between rollout and trainer: bounded, and the one place where groups are discarded."""
+
+    async def put(self, group: Group) -> Verdict:
+        """Waits while full. Not kept: aborted, or rejected by a filter, with the reason."""
+        ...
+
+    async def get(self, version: int) -> Group | None:
+        """The next group that is not stale at `version`; None when the rollout ended and nothing is left."""
+        ...
+
+    def end(self) -> None:
+        """No more groups will be put."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and ages since the last call."""
+        ...
+
+    def state(self) -> Mapping[str, Any]: ...
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutContext:
+    """What a rollout works with; every callable is bound and ready.
+
+    generate    one attempt to a trajectory; failures come back as trajectories of status FAILED or ABORTED
+    score       a group with rewards on its trajectories; failed rewards come back as a RunError that names task,
+                plugin and cause
+    buffer      where finished groups go
+    """
+
+    data: Data
+    buffer: Buffer
+    generate: Callable[[Attempt], Awaitable[Trajectory]]
+    score: Callable[[Group], Awaitable[Group]]
+    sampling: Sampling
+    group_size: int
+    seed: int
+    clock: Clock
+    events: EventSink
+
+
+class Rollout(Protocol):
+    """Owns the whole rollout phase: puts groups into the buffer, as many as it was granted.
+
+    It runs beside the driver from `start` until `close`; an exception in it reaches the driver through the buffer's
+    `get` or through `health`.
+    """
+
+    async def start(self, context: RolloutContext) -> None: ...
+
+    def grant(self, groups: int) -> None:
+        """Allow that many more groups to be kept. A group that the buffer rejects is replaced by another."""
+        ...
+
+    async def drain(self) -> None:
+        """Return when nothing is in flight; start nothing new."""
+        ...
+
+    def state(self) -> Mapping[str, Any]: ...
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Schedule(Protocol):
+    """When groups may be started and when weights are published: the object that the driver asks."""
+
+    @property
+    def group_size(self) -> int: ...
+
+    @property
+    def groups_per_step(self) -> int: ...
+
+    def grant(self, step: int) -> int:
+        """How many more groups the rollout may start before this step's batch is taken."""
+        ...
+
+    def publishes(self, step: int) -> bool:
+        """Whether weights are published after this step."""
+        ...
+
+
+class Matcher(Protocol):
+    """Decides whether a message that a harness replayed is the one that a session stored."""
+
+    def matches(self, stored: Message, replayed: Message) -> bool: ...

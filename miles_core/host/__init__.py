@@ -1,0 +1,1 @@
+"""The plugin host: scan what is installed, decide what is enabled, load it guarded, keep a registry and a lock."""

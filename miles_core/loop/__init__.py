@@ -1,0 +1,1 @@
+"""The ring: `assemble` joins host and ring once, `driver` goes round."""

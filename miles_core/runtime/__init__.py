@@ -1,0 +1,1 @@
+"""Where processes live: the `local` runtime, its worker bootstrap, and typed clients of remote engines and trainers."""

@@ -1,0 +1,1 @@
+"""Fakes for plugin authors: a scripted engine, a clock, a two-line dataset."""

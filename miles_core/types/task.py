@@ -1,0 +1,41 @@
+"""A task: one row of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from miles_core.errors import ValidationError
+
+Message = Mapping[str, Any]
+"""One chat message: at least `role` and `content`, as in the OpenAI chat format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One row of a dataset: a prompt with a label and metadata.
+
+    `id` is unique within its data source and stable across runs: randomness is derived from it.
+    `prompt` is text, or chat messages; a renderer turns either into tokens.
+    `answer` is the label that rewards compare with (None: the task has none).
+    Raises ValidationError when the id or the prompt is empty.
+    """
+
+    id: str
+    prompt: str | tuple[Message, ...]
+    answer: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise ValidationError("Task.id is empty", mend="give every row of the dataset an id")
+        if not self.prompt:
+            raise ValidationError(f"Task.prompt of task {self.id!r} is empty", mend="give text or chat messages")
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The prompt as chat messages; text becomes one user message."""
+        if isinstance(self.prompt, str):
+            return ({"role": "user", "content": self.prompt},)
+        return self.prompt
