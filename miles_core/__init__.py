@@ -38,6 +38,7 @@ _HOME = {
     ),
     "miles_core.hookspecs": "HOOK_API_VERSION hookimpl",
     "miles_core.loop.api": "Run run",
+    "miles_core.weights.model_cache": "cache_root check_made make_once",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -176,6 +177,11 @@ if TYPE_CHECKING:
         Score as Score,
         Status as Status,
         Trajectory as Trajectory,
+    )
+    from miles_core.weights.model_cache import (
+        cache_root as cache_root,
+        check_made as check_made,
+        make_once as make_once,
     )
 
 

@@ -1,0 +1,95 @@
+"""SmolLM2's chat format, token by token.
+
+    <|im_start|>role
+    text<|im_end|>
+    <|im_start|>assistant
+
+The marks are inserted as ids and only the text between them is tokenized, so a text that spells a mark stays text.
+The format is append-only: what was rendered is a prefix of what is rendered when the conversation goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from miles_core import Message, Parsed
+from miles_plugin_smollm2.facts import END, START
+
+TokenArray = npt.NDArray[np.int32]
+
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+class SmolLM2Renderer:
+    """Renderer of a converted folder. `system` precedes conversations that bring no system message (empty: nothing)."""
+
+    def __init__(self, folder: Path, system: str) -> None:
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.encode_special_tokens = True  # "<|im_end|>" inside a text is tokenized as text
+        self._system = system
+        self._newline = self._ids("\n")
+        self._generation = [START, *self._ids("assistant\n")]
+
+    @property
+    def stop_tokens(self) -> tuple[int, ...]:
+        return (END,)
+
+    def render(self, messages: Sequence[Message], *, generation: bool = True) -> TokenArray:
+        """As Renderer.render; the empty conversation is the default system message."""
+        has_system = bool(messages) and messages[0].get("role") == "system"
+        ids = [] if has_system or not self._system else self._turn({"role": "system", "content": self._system})
+        return _array(ids + self._turns(messages, generation=generation))
+
+    def bridge(self, tokens: TokenArray, messages: Sequence[Message]) -> TokenArray:
+        """As Renderer.bridge; closes the turn first when it was cut before its `<|im_end|>`."""
+        ended = len(tokens) > 0 and int(tokens[-1]) == END
+        return _array(([] if ended else [END]) + self._newline + self._turns(messages, generation=True))
+
+    def parse(self, tokens: TokenArray) -> Parsed:
+        """The text before the first `<|im_end|>`; complete when there is one."""
+        ends = np.flatnonzero(tokens == END)
+        text = tokens[: ends[0]] if len(ends) else tokens
+        return Parsed({"role": "assistant", "content": self.decode(text)}, complete=bool(len(ends)))
+
+    def decode(self, tokens: TokenArray) -> str:
+        return str(self._tokenizer.decode(tokens.tolist(), skip_special_tokens=False))
+
+    def encode(self, text: str) -> TokenArray:
+        return _array(self._ids(text))
+
+    def _turns(self, messages: Sequence[Message], *, generation: bool) -> list[int]:
+        ids = [id for message in messages for id in self._turn(message)]
+        return ids + self._generation if generation else ids
+
+    def _turn(self, message: Message) -> list[int]:
+        return [START, *self._ids(f"{_role(message)}\n{_text(message)}"), END, *self._newline]
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _role(message: Message) -> str:
+    role = message.get("role")
+    if role not in _ROLES:
+        raise ValueError(f"SmolLM2 has no role {role!r}, expected one of {', '.join(_ROLES)}")
+    return str(role)
+
+
+def _text(message: Message) -> str:
+    if message.get("tool_calls"):
+        raise ValueError("SmolLM2's chat format has no tool calls")
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+        return "".join(str(part["text"]) for part in content)
+    raise ValueError(f"SmolLM2 reads text only, got content {content!r:.80}")
+
+
+def _array(ids: list[int]) -> TokenArray:
+    return np.asarray(ids, dtype=np.int32)
