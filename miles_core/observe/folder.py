@@ -1,11 +1,11 @@
 """A run's folder: what lies where, who holds it, and how the run stands.
 
-    runs/<name>-<id>/
-        recipe.yaml    the resolved recipe          trajectories/  what was sampled, Parquet, one file a step
-        plugins.lock   the plugin set               checkpoints/   what `miles resume` continues from
-        metrics.jsonl  one record a step            logs/          what the worker processes printed
-        events.jsonl   what happened, in order      report.html    the report
-        run.json       how the run stands
+runs/<name>-<id>/
+    recipe.yaml    the resolved recipe          trajectories/  what was sampled, Parquet, one file a step
+    plugins.lock   the plugin set               checkpoints/   what `miles resume` continues from
+    metrics.jsonl  one record a step            logs/          what the worker processes printed
+    events.jsonl   what happened, in order      report.html    the report
+    run.json       how the run stands
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from miles_core.errors import RequestError
+from miles_core.errors import RequestError, RunError
 from miles_core.observe.atomic import replacing
 
 STATES = ("running", "done", "failed", "interrupted")
@@ -49,7 +50,8 @@ class RunFolder:
         """
         if not _NAME.fullmatch(name):
             raise RequestError(
-                f"the run's name is {name!r}", mend="use letters, digits, '.', '_' and '-', beginning with a letter or digit"
+                f"the run's name is {name!r}",
+                mend="use letters, digits, '.', '_' and '-', beginning with a letter or digit",
             )
         started = datetime.now(UTC)
         path = root / f"{name}-{started:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -61,9 +63,10 @@ class RunFolder:
                 part.mkdir()
             folder.write_status(name=name, started=started.isoformat(timespec="seconds"), state="running")
             draft.rename(path)
-        except OSError as error:
+        except (OSError, RunError) as error:
+            shutil.rmtree(draft, ignore_errors=True)
             raise RequestError(
-                f"the run's folder could not be made: {error.strerror}",
+                f"the run's folder could not be made: {getattr(error, 'strerror', '') or error}",
                 where=str(path),
                 mend="choose another place with --runs-dir, or another name with --name",
             ) from error

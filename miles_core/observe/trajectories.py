@@ -1,0 +1,105 @@
+"""The record of what was sampled and what became of it: one Parquet file a step, all that an audit needs.
+
+One row is one trajectory with its group, task and sequences (a group without trajectories is one row whose trajectory
+is null). docs/formats.md lists the columns. A file is written whole or not at all; `read_groups` is the exact inverse
+of `write_groups`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Several
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from miles_core.errors import RequestError, RunError
+from miles_core.observe.atomic import replacing
+from miles_core.observe.rows import SCHEMA, group_from_rows, rows_of
+from miles_core.types.trajectory import Disposition, Group
+
+FORMAT = "miles.trajectories"
+VERSION = 1
+SUFFIX = ".parquet"
+
+Entry = tuple[Group, Mapping[str, Disposition]]
+"""A group, and the disposition of each of its trajectories by trajectory id."""
+
+
+def write_groups(folder: Path, stem: str, entries: Several[Entry], *, step: int | None) -> Path:
+    """Write `folder/<stem>.parquet` in place of what was there. `step` is the batch that the groups belong to.
+
+    Raises RunError when a trajectory has no disposition, holds data that cannot be stored, or the disk is full.
+    """
+    path = folder / f"{stem}{SUFFIX}"
+    rows = [row for entry, (group, facts) in enumerate(entries) for row in rows_of(entry, group, facts, step)]
+    stamps = {"miles.format": FORMAT, "miles.version": str(VERSION), "miles.step": "" if step is None else str(step)}
+    try:
+        table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(stamps))
+    except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
+        raise RunError(f"the groups of {stem} cannot be stored: {error}", where=str(path)) from error
+    with replacing(path) as draft:
+        pq.write_table(table, draft, compression="zstd")
+    return path
+
+
+def read_groups(folder: Path) -> Iterator[tuple[int | None, Group, dict[str, Disposition]]]:
+    """Every group of the folder, files in order of step and name, groups in the order they were written.
+
+    Raises RequestError naming the file when one is truncated, damaged, or not of this format and version.
+    """
+    for path, step in sorted(_steps(folder), key=lambda pair: (pair[1] is not None, pair[1] or 0, pair[0].name)):
+        for group, dispositions in read_file(path):
+            yield step, group, dispositions
+
+
+def read_file(path: Path) -> Iterator[tuple[Group, dict[str, Disposition]]]:
+    """The groups of one file. Raises RequestError as `read_groups` does."""
+    _step_of(path)
+    try:
+        rows = pq.read_table(path).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+    for _, members in itertools.groupby(rows, key=lambda row: row["entry"]):
+        try:
+            yield group_from_rows(list(members))
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(path, error) from error
+
+
+def discard_from(folder: Path, step: int) -> None:
+    """Delete the files of steps >= `step`: a resumed run writes them anew. Files without a step stay."""
+    for path, found in _steps(folder):
+        if found is not None and found >= step:
+            path.unlink()
+
+
+def _steps(folder: Path) -> list[tuple[Path, int | None]]:
+    return [(path, _step_of(path)) for path in folder.glob(f"[!.]*{SUFFIX}")]
+
+
+def _step_of(path: Path) -> int | None:
+    try:
+        metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+    found = (metadata.get(b"miles.format", b"").decode(), metadata.get(b"miles.version", b"").decode())
+    if found != (FORMAT, str(VERSION)):
+        raise RequestError(
+            f"is of format {found[0]!r} version {found[1]!r}, expected {FORMAT!r} version '{VERSION}'",
+            where=str(path),
+            mend="give a trajectories folder that this version of miles-core wrote",
+        )
+    step: Any = metadata.get(b"miles.step", b"").decode()
+    return int(step) if step else None
+
+
+def _damaged(path: Path, error: Exception) -> RequestError:
+    return RequestError(
+        f"is truncated or damaged: {type(error).__name__}: {error}",
+        where=str(path),
+        mend="take the file from another copy of the run, or remove it",
+    )
