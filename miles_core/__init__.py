@@ -29,7 +29,7 @@ _HOME = {
     "miles_core.contracts.options": "NoOptions Options ScheduleOptions TrainerOptions",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
-        "Agent Attempt Buffer Data Draw Episode Filter GenerateContext Generator Matcher Outcome Reward Rollout "
+        "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward Rollout "
         "RolloutContext Schedule Staleness Verdict"
     ),
     "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         Attempt as Attempt,
         Buffer as Buffer,
         Data as Data,
+        Discard as Discard,
         Draw as Draw,
         Episode as Episode,
         Filter as Filter,

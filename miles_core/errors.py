@@ -40,9 +40,7 @@ class MilesError(Exception):
     exit_code = EXIT_FAILED
 
     def __init__(self, what: str | Sequence[Problem], *, where: str = "", mend: str = "") -> None:
-        self.problems: tuple[Problem, ...] = (
-            (Problem(what, where, mend),) if isinstance(what, str) else tuple(what)
-        )
+        self.problems: tuple[Problem, ...] = (Problem(what, where, mend),) if isinstance(what, str) else tuple(what)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
     def __reduce__(self) -> tuple[type[MilesError], tuple[tuple[Problem, ...]]]:

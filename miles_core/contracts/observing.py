@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.rollout import Attempt, Data
+from miles_core.types.sampling import Sampling
 from miles_core.types.task import Task
 from miles_core.types.trajectory import Group, Trajectory
 
@@ -30,11 +31,16 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationContext:
-    """What an evaluator works with: attempts at held-out tasks under the current weights, scored as in training."""
+    """What an evaluator works with: attempts at held-out tasks under the current weights, scored as in training.
+
+    `sampling` is the rollout's: an evaluator changes what it measures otherwise, such as the temperature. `record`
+    keeps the groups with the run's trajectories.
+    """
 
     data: Data
-    generate: Callable[[Attempt], Awaitable[Trajectory]]
-    score: Callable[[Group], Awaitable[Group]]
+    generate: Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
+    score: Callable[[Group], Coroutine[Any, Any, Group]]
+    sampling: Sampling
     seed: int
     record: Callable[[Several[Group]], None]
 

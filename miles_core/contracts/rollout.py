@@ -7,7 +7,7 @@ the layers inside it for free and can be replaced alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from miles_core.contracts.lifecycle import Clock, EventSink
 from miles_core.contracts.model import Renderer
 from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.task import Message, Task
-from miles_core.types.trajectory import Group, Score, Trajectory
+from miles_core.types.trajectory import Disposition, Group, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,21 @@ class Staleness(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Discard:
+    """A group that the buffer threw away: aborted or filtered at put, stale at get; and the reason in words."""
+
+    group: Group
+    disposition: Disposition
+    reason: str
+
+
 class Buffer(Protocol):
     """What waits between rollout and trainer: bounded, and the one place where groups are discarded."""
+
+    def connect(self, groups_per_step: int, filters: Several[Filter], staleness: Staleness | None) -> None:
+        """Called once, before anything else: what capacity is measured in, and who judges."""
+        ...
 
     async def put(self, group: Group) -> Verdict:
         """Waits while full. Not kept: aborted, or rejected by a filter, with the reason."""
@@ -160,8 +173,12 @@ class Buffer(Protocol):
         """The next group that is not stale at `version`; None when the rollout ended and nothing is left."""
         ...
 
-    def end(self) -> None:
-        """No more groups will be put."""
+    def end(self, error: BaseException | None = None) -> None:
+        """No more groups will be put; `get` raises `error` when there is one."""
+        ...
+
+    def discarded(self) -> list[Discard]:
+        """What was thrown away since the last call, for the record."""
         ...
 
     def metrics(self) -> dict[str, float]:
@@ -184,8 +201,8 @@ class RolloutContext:
 
     data: Data
     buffer: Buffer
-    generate: Callable[[Attempt], Awaitable[Trajectory]]
-    score: Callable[[Group], Awaitable[Group]]
+    generate: Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
+    score: Callable[[Group], Coroutine[Any, Any, Group]]
     sampling: Sampling
     group_size: int
     seed: int

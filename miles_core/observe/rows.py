@@ -60,7 +60,8 @@ SCHEMA = pa.schema(
 
 
 def rows_of(entry: int, group: Group, dispositions: Mapping[str, Disposition], step: int | None) -> list[Row]:
-    """`entry` is the group's place in its file. One row for each trajectory; one with a null trajectory when the group has none."""
+    """One row for each trajectory; one with a null trajectory when the group has none. `entry` is the group's place in
+    its file."""
     shared: Row = {
         "entry": entry,
         "step": step,

@@ -27,7 +27,9 @@ LAST_WORDS_LINES = 12
 class LocalOptions(Options):
     """Options of the `local` runtime."""
 
-    grace_seconds: float = Field(default=10.0, gt=0, description="how long a worker may take to end before it is killed")
+    grace_seconds: float = Field(
+        default=10.0, gt=0, description="how long a worker may take to end before it is killed"
+    )
     environment: Mapping[str, str] = Field(default_factory=dict, description="environment variables of every worker")
 
 

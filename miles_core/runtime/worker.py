@@ -110,7 +110,7 @@ def _portable(error: BaseException) -> BaseException:
     """The error itself when it survives pickling, else a RunError with its text and notes."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception as reason:  # noqa: BLE001  (any failure to pickle has the same cure)
+    except Exception as reason:  # any failure to pickle has the same cure
         portable = RunError(f"{type(error).__name__}: {error}")
         portable.add_note(f"(the original error does not pickle: {reason})")
         for note in getattr(error, "__notes__", ()):

@@ -72,7 +72,9 @@ class Trajectory:
         if self.index < 0:
             raise ValidationError(f"Trajectory.index of {self.id!r} is {self.index}, expected 0 or more")
         if self.reward is not None and not math.isfinite(self.reward):
-            raise ValidationError(f"Trajectory.reward of {self.id!r} is {self.reward}, expected a finite number or None")
+            raise ValidationError(
+                f"Trajectory.reward of {self.id!r} is {self.reward}, expected a finite number or None"
+            )
         if not self.sequences and self.status in (Status.COMPLETED, Status.TRUNCATED):
             raise ValidationError(f"Trajectory.sequences of {self.id!r} is empty, but its status is {self.status}")
 

@@ -55,6 +55,8 @@ async def publish(
 
 async def _check_reports(version: int, engines: Sequence[UpdatableEngine]) -> None:
     reported = await asyncio.gather(*(engine.version() for engine in engines))
-    wrong = [f"{engine.name} reports {found}" for engine, found in zip(engines, reported, strict=True) if found != version]
+    wrong = [
+        f"{engine.name} reports {found}" for engine, found in zip(engines, reported, strict=True) if found != version
+    ]
     if wrong:
         raise MilesError(f"expected every engine to report version {version}, but {', '.join(wrong)}")

@@ -82,7 +82,7 @@ def _new_segment(version: int) -> tuple[int, Path | None]:
 
 def _write(descriptor: int, data: np.ndarray[Any, Any], at: int) -> None:
     """Write all bytes at an offset: a single pwrite takes at most 2 GiB."""
-    left = memoryview(np.ascontiguousarray(data)).cast("B")
+    left = np.ascontiguousarray(data).data.cast("B")
     while left.nbytes:
         written = os.pwrite(descriptor, left[: 2**30], at)
         left = left[written:]

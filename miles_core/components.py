@@ -1,0 +1,145 @@
+"""The core's own plugin: the defaults that every run may use. Registered like any other, always enabled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from miles_core.contracts.component import Component
+from miles_core.hookspecs import hookimpl
+
+
+@hookimpl
+def miles_generators() -> Iterable[Component]:
+    return [
+        Component("single-turn", "miles_core.rollout.single_turn:SingleTurn", summary="One prompt, one answer"),
+        Component(
+            "demonstration",
+            "miles_core.rollout.demonstration:Demonstration",
+            summary="The task's own answer, for supervised phases; asks no engine",
+            capabilities=frozenset({"no-engine"}),
+        ),
+    ]
+
+
+@hookimpl
+def miles_rollouts() -> Iterable[Component]:
+    return [
+        Component(
+            "groups",
+            "miles_core.rollout.groups:GroupsRollout",
+            "miles_core.rollout.groups:GroupsOptions",
+            "Whole groups, round by round; reproducible to the last bit",
+        ),
+        Component(
+            "saved",
+            "miles_core.rollout.saved:SavedRollout",
+            "miles_core.rollout.saved:SavedOptions",
+            "Groups that an earlier run saved; asks no engine",
+            capabilities=frozenset({"no-engine"}),
+        ),
+    ]
+
+
+@hookimpl
+def miles_data() -> Iterable[Component]:
+    return [
+        Component(
+            "file",
+            "miles_core.rollout.file_data:FileData",
+            "miles_core.rollout.file_data:FileDataOptions",
+            "Tasks from a JSONL or Parquet file",
+        )
+    ]
+
+
+@hookimpl
+def miles_rewards() -> Iterable[Component]:
+    return [
+        Component(
+            "match",
+            "miles_core.rollout.match_reward:MatchReward",
+            "miles_core.rollout.match_reward:MatchOptions",
+            "1 when the text equals (or contains) the task's answer",
+        )
+    ]
+
+
+@hookimpl
+def miles_filters() -> Iterable[Component]:
+    return [
+        Component(
+            "unequal-rewards",
+            "miles_core.rollout.unequal_rewards:UnequalRewards",
+            "miles_core.rollout.unequal_rewards:UnequalRewardsOptions",
+            "Drops groups whose rewards are all equal",
+        )
+    ]
+
+
+@hookimpl
+def miles_buffers() -> Iterable[Component]:
+    return [
+        Component(
+            "fifo",
+            "miles_core.rollout.fifo_buffer:FifoBuffer",
+            "miles_core.rollout.fifo_buffer:FifoOptions",
+            "Bounded, first in first out",
+        )
+    ]
+
+
+@hookimpl
+def miles_schedules() -> Iterable[Component]:
+    return [
+        Component(
+            "sync",
+            "miles_core.rollout.sync_schedule:SyncSchedule",
+            "miles_core.contracts.options:ScheduleOptions",
+            "Roll out, train, publish; one after the other",
+        )
+    ]
+
+
+@hookimpl
+def miles_transports() -> Iterable[Component]:
+    return [
+        Component(
+            "shared-memory",
+            "miles_core.weights.shared_memory:SharedMemoryTransport",
+            summary="One anonymous segment for the processes of one machine",
+        )
+    ]
+
+
+@hookimpl
+def miles_precisions() -> Iterable[Component]:
+    return [Component("fp32", "miles_core.weights.fp32:Fp32", summary="Engines hold what the trainer holds")]
+
+
+@hookimpl
+def miles_evaluators() -> Iterable[Component]:
+    return [
+        Component(
+            "shared",
+            "miles_core.loop.evaluation:SharedEvaluator",
+            "miles_core.loop.evaluation:SharedEvaluatorOptions",
+            "Held-out tasks on the engines that also roll out",
+        )
+    ]
+
+
+@hookimpl
+def miles_runtimes() -> Iterable[Component]:
+    return [
+        Component(
+            "local",
+            "miles_core.runtime.local:LocalRuntime",
+            "miles_core.runtime.local:LocalOptions",
+            "Child processes of this one",
+        ),
+        Component(
+            "in-process",
+            "miles_core.runtime.in_process:InProcessRuntime",
+            summary="Everything in this process: for tests and debuggers",
+        ),
+    ]

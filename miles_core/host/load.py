@@ -1,0 +1,161 @@
+"""Guarded loading: whatever an enabled plugin does when it is imported, the host lives on and can name it.
+
+stevedore's manager loads by name, with our index underneath instead of its own discovery and cache. Its error handling
+lets `SystemExit` and `AssertionError` through, so the guard sits in the entry point's own `load`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from stevedore.named import NamedExtensionManager
+
+from miles_core.errors import Problem
+from miles_core.host.metadata import normalise
+from miles_core.host.scan import PLUGINS_GROUP, InstalledPlugin
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPlugin:
+    """A plugin whose module or object was imported."""
+
+    installed: InstalledPlugin
+    object: Any
+
+
+class _Broken(Exception):
+    """Carries a problem through stevedore, which expects an ordinary exception."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.what)
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class _IndexEntry:
+    """What stevedore takes for an `importlib.metadata.EntryPoint`."""
+
+    plugin: InstalledPlugin
+    group: str = PLUGINS_GROUP
+
+    @property
+    def name(self) -> str:
+        return f"{self.plugin.distribution}:{self.plugin.name}"
+
+    @property
+    def value(self) -> str:
+        return self.plugin.module
+
+    def load(self) -> Any:
+        return guarded(self.plugin, "failed to load", lambda: _import(self.plugin.module))
+
+
+class _IndexManager(NamedExtensionManager):  # type: ignore[misc]
+    """stevedore's manager over entries that our scan found and our decision enabled."""
+
+    def __init__(self, entries: Sequence[_IndexEntry], failed: Callable[[Any, Any, BaseException], None]) -> None:
+        self._entries = entries
+        super().__init__(
+            PLUGINS_GROUP,
+            names=[entry.name for entry in entries],
+            on_load_failure_callback=failed,
+            on_missing_entrypoints_callback=None,
+        )
+
+    def list_entry_points(self) -> Sequence[_IndexEntry]:
+        return self._entries
+
+
+def load(plugins: Sequence[InstalledPlugin]) -> tuple[tuple[LoadedPlugin, ...], tuple[Problem, ...]]:
+    """Import each plugin, in order. Those that fail become problems; the others are loaded all the same."""
+    problems: list[Problem] = []
+
+    def failed(_manager: Any, entry: Any, error: BaseException) -> None:
+        problems.append(
+            error.problem if isinstance(error, _Broken) else _problem(entry.plugin, "failed to load", error)
+        )
+
+    manager = _IndexManager([_IndexEntry(plugin) for plugin in plugins], failed)
+    loaded = tuple(LoadedPlugin(ext.entry_point.plugin, ext.plugin) for ext in manager.extensions)
+    return loaded, tuple(problems)
+
+
+def guarded(plugin: InstalledPlugin, doing: str, call: Callable[[], Result]) -> Result:
+    """Call into a plugin. Whatever it raises, `SystemExit` included, becomes one problem that `broken` reads; only the
+    person's Ctrl-C passes. What it prints goes to stderr: stdout belongs to the command."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return call()
+    except KeyboardInterrupt:
+        print(f"interrupted while plugin {plugin.title} was at work", file=sys.stderr)
+        raise
+    except BaseException as error:
+        raise _Broken(_problem(plugin, doing, error)) from error
+
+
+@contextlib.contextmanager
+def collecting(problems: list[Problem]) -> Iterator[None]:
+    """Add the problem of a `guarded` call inside to the list, and go on."""
+    try:
+        yield
+    except _Broken as error:
+        problems.append(error.problem)
+
+
+def _import(value: str) -> Any:
+    module_name, _, attribute = value.partition(":")
+    module = importlib.import_module(module_name)
+    found: Any = module
+    for name in filter(None, attribute.split(".")):
+        if not hasattr(found, name):
+            near = difflib.get_close_matches(name, dir(found), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"no {name!r} in {_file_of(module)}{hint}", name=name, obj=found)
+        found = getattr(found, name)
+    return found
+
+
+def _file_of(module: ModuleType) -> str:
+    return getattr(module, "__file__", None) or module.__name__
+
+
+def _problem(plugin: InstalledPlugin, doing: str, error: BaseException) -> Problem:
+    text = " ".join(str(error).split())
+    place = place_of(error)
+    return Problem(
+        f"plugin {plugin.title} {doing}: {type(error).__name__}{': ' + text if text else ''}"
+        f"{f' ({place})' if place else ''}",
+        where=f"entry point {PLUGINS_GROUP}:{plugin.name} = {plugin.module} of {plugin.distribution} {plugin.version}",
+        mend=_mend(plugin, error),
+    )
+
+
+def place_of(error: BaseException) -> str:
+    """`file:line` of the plugin's code where it happened; "" when there is none."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    ours = str(Path(__file__).parent)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(("<", ours)) and "importlib" not in Path(frame.filename).parts:
+            return f"{frame.filename}:{frame.lineno}"
+    return ""
+
+
+def _mend(plugin: InstalledPlugin, error: BaseException) -> str:
+    without = "" if plugin.distribution == "miles-core" else f", or take {plugin.name!r} out of the recipe's plugins"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        top = error.name.partition(".")[0]
+        if top != plugin.module.partition(".")[0].partition(":")[0]:
+            return f"pip install {normalise(top)}{without}"
+    return f"repair or reinstall {plugin.distribution}{without}"

@@ -1,0 +1,64 @@
+"""The text formats that describe an installed distribution, as far as the scan needs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_MALFORMED = re.compile(r"^(?![ \t]*(?:[#;\[]|$))[^=\n]*$", re.MULTILINE)
+_SECTION = re.compile(r"^[ \t]*\[([^\]\n]*)\][ \t]*$", re.MULTILINE)
+_HEADER = re.compile(r"^(Name|Version|Summary|Requires-Dist):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+
+
+class Headers(NamedTuple):
+    """The headers of METADATA or PKG-INFO that a listing shows; "" where there is none."""
+
+    name: str
+    version: str
+    summary: str
+    requires: tuple[str, ...]
+
+
+def normalise(name: str) -> str:
+    """The PEP 503 form of a name: `Miles.Plugin_C` is `miles-plugin-c`."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def malformed_lines(text: str) -> list[str]:
+    """The lines of an entry_points.txt that are neither blank, comment, section nor `name = value`."""
+    return [line for line in _MALFORMED.findall(text) if line.strip()]
+
+
+def read_sections(text: str, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+    """`name = value` of the named groups of an entry_points.txt, in order; the last value of a name counts."""
+    sections: dict[str, dict[str, str]] = {group: {} for group in groups}
+    parts = _SECTION.split(text)
+    for group, body in zip(parts[1::2], parts[2::2], strict=True):
+        if group.strip() not in sections:
+            continue
+        for line in body.splitlines():
+            name, equals, value = line.partition("=")
+            if equals and not line.lstrip().startswith(("#", ";")):
+                sections[group.strip()][name.strip()] = value.strip()
+    return sections
+
+
+def read_headers(text: str) -> Headers:
+    """The headers before the first blank line; what follows it is the description."""
+    head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
+    fields: dict[str, list[str]] = {}
+    for key, value in _HEADER.findall(head):
+        fields.setdefault(key, []).append(value)
+    first = {key: values[0] for key, values in fields.items()}
+    return Headers(
+        name=first.get("Name", ""),
+        version=first.get("Version", ""),
+        summary=first.get("Summary", ""),
+        requires=tuple(fields.get("Requires-Dist", ())),
+    )
+
+
+def is_editable(direct_url: bytes | None) -> bool:
+    """Whether a direct_url.json (PEP 610) says that the distribution runs from its source folder."""
+    return direct_url is not None and re.search(rb'"editable"\s*:\s*true', direct_url) is not None

@@ -1,0 +1,204 @@
+"""Which plugins are installed: read from the metadata of distributions, importing nothing of them.
+
+The standard library's reader takes several times longer and lets one damaged distribution hide all others, so the scan
+reads `entry_points.txt` itself, distribution by distribution. What is damaged becomes a warning that names it. As for
+imports, the first distribution of a name on `sys.path` wins; the later ones are kept, marked as shadowed.
+
+This file serves `miles plugins list`, so it imports nothing but a little of the standard library: its records are
+named tuples because `dataclasses` alone would cost as much as the whole scan does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from miles_core.host.metadata import (
+    Headers,
+    is_editable,
+    malformed_lines,
+    normalise,
+    read_headers,
+    read_sections,
+)
+
+PLUGINS_GROUP = "miles.plugins"
+PROVIDES_GROUP = "miles.provides"
+
+
+class InstalledPlugin(NamedTuple):
+    """One entry point of the group `miles.plugins`.
+
+    name          the entry point's name: what a recipe's `plugins:` says
+    distribution  PEP 503 normalised
+    module        the entry point's value: `package.module` or `package.module:attr`
+    provides      what the distribution declares to provide, each `kind.name`
+    requires      its `Requires-Dist` lines
+    location      its metadata folder (or `archive.whl/name.dist-info`)
+    editable      installed from a source folder that may change
+    shadowed_by   location of the distribution of the same name that wins ("" when this one does)
+    """
+
+    name: str
+    distribution: str
+    version: str
+    module: str
+    provides: tuple[str, ...] = ()
+    summary: str = ""
+    requires: tuple[str, ...] = ()
+    location: str = ""
+    editable: bool = False
+    shadowed_by: str = ""
+
+    @property
+    def title(self) -> str:
+        """How messages name it: entry point, distribution, version."""
+        return f"{self.name} ({self.distribution} {self.version})"
+
+
+class Index(NamedTuple):
+    """What a scan found. `shadowed` are plugins that cannot be imported because another distribution of their name
+    comes earlier on the path; `warnings` are sentences about damaged or shadowed distributions."""
+
+    plugins: tuple[InstalledPlugin, ...]
+    shadowed: tuple[InstalledPlugin, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _Found(NamedTuple):
+    """One metadata folder; `read` of its files gives None when the file is missing."""
+
+    location: str
+    folder: str
+    zipped: bool = False
+
+    @property
+    def name(self) -> str:
+        return normalise(self.folder.removesuffix(".dist-info").removesuffix(".egg-info").split("-", 1)[0])
+
+    @property
+    def is_egg(self) -> bool:
+        return self.folder.endswith(".egg-info")
+
+    def read(self, file: str) -> bytes | None:
+        if self.zipped:
+            from miles_core.host.archive import read_member
+
+            return read_member(self.location, file)
+        try:
+            with open(os.path.join(self.location, file), "rb") as handle:  # noqa: PTH118, PTH123 (pathlib costs start-up)
+                return handle.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def scan(path: Sequence[str] | None = None) -> Index:
+    """The plugins on `path` (`sys.path` when None), by distribution and name. Never raises for what it finds there."""
+    winners: dict[str, _Found] = {}
+    found: dict[str, tuple[InstalledPlugin, ...]] = {}
+    shadowed: list[InstalledPlugin] = []
+    warnings: list[str] = []
+    for candidate in _distributions(sys.path if path is None else path, warnings):
+        try:
+            plugins = _read(candidate, warnings)
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            warnings.append(f"{candidate.folder} at {candidate.location} is unreadable ({error}); it is left out")
+            continue
+        name = plugins[0].distribution if plugins else candidate.name
+        winner = winners.setdefault(name, candidate)
+        if winner is candidate:
+            found[name] = plugins
+        elif _same_installation(winner, candidate, found[name], plugins):
+            found[name] = plugins if winner.is_egg else found[name]
+        elif plugins:
+            shadowed += [plugin._replace(shadowed_by=winner.location) for plugin in plugins]
+            warnings.append(_shadow_sentence(name, winner, found[name], candidate, plugins[0].version))
+    active = sorted((plugin for each in found.values() for plugin in each), key=lambda p: (p.distribution, p.name))
+    return Index(tuple(active), tuple(shadowed), tuple(warnings))
+
+
+def _distributions(path: Sequence[str], warnings: list[str]) -> Iterator[_Found]:
+    """Every metadata folder on the path, in order."""
+    for root in dict.fromkeys(os.path.realpath(entry or os.curdir) for entry in path):
+        try:
+            with os.scandir(root) as entries:
+                folders = sorted(entry.name for entry in entries if entry.name.endswith((".dist-info", ".egg-info")))
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError:
+            from miles_core.host.archive import metadata_folders
+
+            try:
+                for folder in metadata_folders(root):
+                    yield _Found(f"{root}/{folder}", folder.rsplit("/", 1)[-1], zipped=True)
+            except (OSError, ValueError) as error:
+                warnings.append(f"{root} on the import path is unreadable: {error}")
+            continue
+        except OSError as error:
+            warnings.append(f"{root} on the import path is unreadable: {error}")
+            continue
+        for folder in folders:
+            yield _Found(os.path.join(root, folder), folder)  # noqa: PTH118
+
+
+def _read(found: _Found, warnings: list[str]) -> tuple[InstalledPlugin, ...]:
+    """The plugins of one distribution. Metadata beyond the entry points is read only when there are any."""
+    raw = found.read("entry_points.txt")
+    if not raw:
+        if raw is None and not found.is_egg and not found.zipped and not os.listdir(found.location):  # noqa: PTH208
+            warnings.append(f"{found.folder} at {found.location} is empty: a broken installation; it is left out")
+        return ()
+    text = raw.decode("utf-8")
+    bad = malformed_lines(text)
+    if bad:
+        warnings.append(f"{found.folder}: entry_points.txt has a malformed line {bad[0]!r} ({found.location})")
+    if PLUGINS_GROUP not in text:
+        return ()
+    sections = read_sections(text, (PLUGINS_GROUP, PROVIDES_GROUP))
+    headers = _headers(found)
+    editable = found.is_egg or is_editable(found.read("direct_url.json"))
+    return tuple(
+        InstalledPlugin(
+            name=name,
+            distribution=normalise(headers.name or found.name),
+            version=headers.version,
+            module=re.sub(r"\s|\[.*", "", value),
+            provides=tuple(sections[PROVIDES_GROUP]),
+            summary=headers.summary,
+            requires=headers.requires,
+            location=found.location,
+            editable=editable,
+        )
+        for name, value in sections[PLUGINS_GROUP].items()
+    )
+
+
+def _headers(found: _Found) -> Headers:
+    raw = found.read("PKG-INFO" if found.is_egg else "METADATA")
+    if not raw:
+        raise ValueError("its metadata is missing or empty")
+    headers = read_headers(raw.decode("utf-8"))
+    if found.is_egg and not headers.requires:
+        requires = (found.read("requires.txt") or b"").decode("utf-8")
+        plain = requires.split("[", 1)[0]  # what follows belongs to extras
+        return headers._replace(requires=tuple(line.strip() for line in plain.splitlines() if line.strip()))
+    return headers
+
+
+def _same_installation(
+    first: _Found, second: _Found, ours: tuple[InstalledPlugin, ...], theirs: tuple[InstalledPlugin, ...]
+) -> bool:
+    """An editable installation leaves an egg-info beside its source and a dist-info in site-packages: one thing."""
+    if first.is_egg == second.is_egg:
+        return False
+    return [(p.name, p.module, p.version, p.provides) for p in ours] == [
+        (p.name, p.module, p.version, p.provides) for p in theirs
+    ]
+
+
+def _shadow_sentence(name: str, winner: _Found, ours: tuple[InstalledPlugin, ...], loser: _Found, version: str) -> str:
+    has = f"version {ours[0].version}" if ours else "without plugins"
+    return f"{name}: {winner.location} ({has}) comes first on the path and shadows {loser.location} (version {version})"

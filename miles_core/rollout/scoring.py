@@ -1,0 +1,73 @@
+"""Scoring a finished group: every reward once, their weighted sum on each trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
+
+from miles_core.contracts.rollout import Reward
+from miles_core.errors import MilesError, PluginError
+from miles_core.types.trajectory import Group, Score, Status, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedReward:
+    """One named input of the reward; `owner` says whose code it is, for errors."""
+
+    name: str
+    weight: float
+    reward: Reward
+    owner: str
+
+
+class Scorer:
+    """reward = sum of weight x value over the rewards that have a verdict; None when one with a weight has none.
+
+    A trajectory that failed or was aborted is not scored: it has no verdict. A reward of weight 0 is only measured.
+    """
+
+    def __init__(self, rewards: Several[WeighedReward]) -> None:
+        self._rewards = tuple(rewards)
+
+    async def __call__(self, group: Group) -> Group:
+        finished = [t for t in group.trajectories if t.status in (Status.COMPLETED, Status.TRUNCATED)]
+        if not finished or not self._rewards:
+            return group
+        asked = group.replacing(tuple(finished))
+        columns = {reward.name: await self._ask(reward, asked) for reward in self._rewards}
+        judged: dict[str, Trajectory] = {}
+        for place, trajectory in enumerate(finished):
+            scores = {name: column[place] for name, column in columns.items()}
+            judged[trajectory.id] = trajectory.judged(self._combine(scores, trajectory), scores)
+        return group.replacing(tuple(judged.get(t.id, t) for t in group.trajectories))
+
+    async def _ask(self, reward: WeighedReward, group: Group) -> list[Score | None]:
+        try:
+            scores = list(await reward.reward.score(group))
+        except Exception as error:  # whatever the plugin raised is named below
+            raise _blame(reward, group, f"raised {type(error).__name__}: {error}") from error
+        if len(scores) != len(group.trajectories):
+            raise _blame(reward, group, f"returned {len(scores)} scores for {len(group.trajectories)} trajectories")
+        for score in scores:
+            if score is not None and not isinstance(score, Score):
+                raise _blame(reward, group, f"returned {score!r}, expected a Score or None")
+        return scores
+
+    def _combine(self, scores: dict[str, Score | None], trajectory: Trajectory) -> float | None:
+        total = 0.0
+        for reward in self._rewards:
+            score = scores[reward.name]
+            if reward.weight == 0.0:
+                continue
+            if score is None:
+                return None
+            total += reward.weight * score.value
+        return total
+
+
+def _blame(reward: WeighedReward, group: Group, what: str) -> MilesError:
+    return PluginError(
+        f"reward {reward.name!r} {what}",
+        where=f"{reward.owner}, task {group.task.id!r}, group {group.id}",
+        mend="every score is a finite number or None, one for each trajectory in order",
+    )

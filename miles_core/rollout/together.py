@@ -1,0 +1,19 @@
+"""Running several coroutines together: the first failure cancels the others and is raised as itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+async def together(coroutines: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """The results in order. Nothing is left running when this returns or raises."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(coroutine) for coroutine in coroutines]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    return [task.result() for task in running]
