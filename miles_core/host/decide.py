@@ -89,8 +89,8 @@ def _unknown(index: Index, name: str) -> Problem:
     if shadowed:
         plugin = shadowed[0]
         return Problem(
-            f"plugin {name!r} is installed ({plugin.distribution} {plugin.version}) but hidden by {plugin.shadowed_by}, "
-            "which comes earlier on the import path",
+            f"plugin {name!r} is installed ({plugin.distribution} {plugin.version}) but hidden by "
+            f"{plugin.shadowed_by}, which comes earlier on the import path",
             mend="remove or refresh the earlier one",
         )
     nearest = difflib.get_close_matches(normalise(name), known, n=1)

@@ -15,13 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stevedore.named import NamedExtensionManager
 
 from miles_core.errors import Problem
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import PLUGINS_GROUP, InstalledPlugin
+
+if TYPE_CHECKING:
+    _Manager = NamedExtensionManager[Any]
+else:
+    _Manager = NamedExtensionManager  # generic in newer releases only
 
 Result = TypeVar("Result")
 
@@ -61,7 +66,7 @@ class _IndexEntry:
         return guarded(self.plugin, "failed to load", lambda: _import(self.plugin.module))
 
 
-class _IndexManager(NamedExtensionManager):  # type: ignore[misc]
+class _IndexManager(_Manager):
     """stevedore's manager over entries that our scan found and our decision enabled."""
 
     def __init__(self, entries: Sequence[_IndexEntry], failed: Callable[[Any, Any, BaseException], None]) -> None:
@@ -73,8 +78,8 @@ class _IndexManager(NamedExtensionManager):  # type: ignore[misc]
             on_missing_entrypoints_callback=None,
         )
 
-    def list_entry_points(self) -> Sequence[_IndexEntry]:
-        return self._entries
+    def list_entry_points(self) -> list[Any]:
+        return list(self._entries)
 
 
 def load(plugins: Sequence[InstalledPlugin]) -> tuple[tuple[LoadedPlugin, ...], tuple[Problem, ...]]:
@@ -87,7 +92,8 @@ def load(plugins: Sequence[InstalledPlugin]) -> tuple[tuple[LoadedPlugin, ...], 
         )
 
     manager = _IndexManager([_IndexEntry(plugin) for plugin in plugins], failed)
-    loaded = tuple(LoadedPlugin(ext.entry_point.plugin, ext.plugin) for ext in manager.extensions)
+    by_name = {entry.name: entry.plugin for entry in manager.list_entry_points()}
+    loaded = tuple(LoadedPlugin(by_name[extension.name], extension.plugin) for extension in manager.extensions)
     return loaded, tuple(problems)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from miles_core.errors import Problem, RequestError
+from miles_core.hookspecs import HOOK_API_VERSION
 from miles_core.host.archive import read_member
 from miles_core.host.scan import InstalledPlugin
-from miles_core.hookspecs import HOOK_API_VERSION
 
 FORMAT_VERSION = 1
 

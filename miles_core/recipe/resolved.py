@@ -14,6 +14,7 @@ from typing import Any
 from miles_core.contracts.component import ComponentRef
 from miles_core.contracts.model import ModelCard
 from miles_core.contracts.planning import RecipeFacts
+from miles_core.host.lock import LockedPlugin as LockedPlugin
 from miles_core.types.sampling import Sampling
 
 
@@ -54,17 +55,6 @@ class PhasePlan:
     evaluators: tuple[ComponentRef, ...]
     sampling: Sampling
     facts: RecipeFacts
-
-
-@dataclass(frozen=True, slots=True)
-class LockedPlugin:
-    """One enabled plugin as it was: the lines of `plugins.lock`. `record` is the sha256 of the wheel's RECORD file."""
-
-    name: str
-    distribution: str
-    version: str
-    record: str
-    editable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,136 @@
+"""Everything that the enabled plugins provide, by kind and name, each with whose it is."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from miles_core.contracts.component import Component, ComponentRef
+from miles_core.errors import PluginError, RequestError
+from miles_core.host.decide import NAMING_CONVENTION
+from miles_core.host.events import EventCaller, Listener, ListenerUse
+from miles_core.host.metadata import normalise
+from miles_core.host.scan import Index, InstalledPlugin
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A component and the plugin that provides it."""
+
+    kind: str
+    component: Component
+    plugin: InstalledPlugin
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.plugin.distribution}:{self.component.name}"
+
+    def ref(self, options: Mapping[str, Any]) -> ComponentRef:
+        """The component by value, with its validated options (JSON data)."""
+        return ComponentRef(
+            kind=self.kind,
+            name=self.component.name,
+            factory=self.component.factory,
+            options_model=self.component.options,
+            options=dict(options),
+            distribution=self.plugin.distribution,
+            version=self.plugin.version,
+        )
+
+
+class Registry:
+    """What is enabled. `failed` are enabled plugins that could not be loaded: their components are missing here."""
+
+    def __init__(
+        self,
+        index: Index,
+        plugins: Sequence[InstalledPlugin],
+        components: Sequence[Registered],
+        listeners: Mapping[str, Sequence[Listener]],
+        failed: Sequence[InstalledPlugin] = (),
+    ) -> None:
+        self.index = index
+        self.plugins = tuple(plugins)
+        self.failed = tuple(failed)
+        self._components = tuple(components)
+        self._events = EventCaller(listeners)
+
+    def emit(self, name: str, **facts: Any) -> None:
+        """Tell every implementation of `miles_<name>`; one that raises is logged and counted, the others go on."""
+        self._events.emit(name, **facts)
+
+    def summary(self) -> tuple[ListenerUse, ...]:
+        """Calls, failures and seconds of the event hooks of each plugin."""
+        return self._events.summary()
+
+    def components(self, kind: str) -> tuple[Registered, ...]:
+        """Everything of one kind, by name."""
+        return tuple(
+            sorted((c for c in self._components if c.kind == kind), key=lambda c: c.qualified.split(":")[::-1])
+        )
+
+    def ref(self, kind: str, name: str, options: Mapping[str, Any]) -> ComponentRef:
+        """`find`, by value. The options are taken as they are: validate them first."""
+        return self.find(kind, name).ref(options)
+
+    def is_distribution(self, name: str) -> bool:
+        """Whether an enabled plugin comes from this distribution."""
+        return normalise(name) in {plugin.distribution for plugin in (*self.plugins, *self.failed)}
+
+    def find(self, kind: str, name: str) -> Registered:
+        """The component of this kind that `name` or `distribution:name` means.
+
+        Raises RequestError for an unknown or not enabled one (saying how to get it), PluginError when several plugins
+        provide it or when the plugin that provides it failed to load.
+        """
+        distribution, _, plain = name.rpartition(":")
+        wanted = normalise(distribution)
+        found = [
+            each
+            for each in self._components
+            if each.kind == kind
+            and each.component.name == plain
+            and (not distribution or each.plugin.distribution == wanted)
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            owners = " and by ".join(each.plugin.title for each in found)
+            choices = " or ".join(each.qualified for each in found)
+            raise PluginError(f"{kind} {name!r} is provided by {owners}", mend=f"say which: {choices}")
+        raise self._unknown(kind, name, plain)
+
+    def _unknown(self, kind: str, name: str, plain: str) -> RequestError | PluginError:
+        provided = f"{kind}.{plain}"
+        for plugin in self.failed:
+            if provided in plugin.provides:
+                return PluginError(f"{kind} {name!r} belongs to plugin {plugin.title}, which failed to load")
+        for plugin in self.index.plugins:
+            if provided in plugin.provides and plugin not in self.plugins:
+                return RequestError(
+                    f"{kind} {name!r} is provided by {plugin.distribution} {plugin.version}, which is not enabled",
+                    mend=f'add "{plugin.name}" to plugins:',
+                )
+        here = sorted({each.component.name for each in self.components(kind)})
+        elsewhere = sorted({each.kind for each in self._components if each.component.name == plain})
+        what = f"there is no {kind} {name!r}; enabled: {', '.join(here) or 'none'}"
+        near = difflib.get_close_matches(plain, here, n=1)
+        if near:
+            return RequestError(what, mend=f"did you mean {near[0]!r}?")
+        if elsewhere:
+            return RequestError(what, mend=f"{plain!r} is of kind {' and '.join(elsewhere)}, not {kind}")
+        possibly = f"pip install {NAMING_CONVENTION}{normalise(plain)}"
+        return RequestError(
+            what,
+            mend=self._near_not_enabled(kind, plain)
+            or f"enable or install the plugin that provides it, possibly: {possibly}",
+        )
+
+    def _near_not_enabled(self, kind: str, plain: str) -> str:
+        owners = {name: p for p in self.index.plugins if p not in self.plugins for name in p.provides}
+        near = difflib.get_close_matches(f"{kind}.{plain}", [n for n in owners if n.startswith(f"{kind}.")], n=1)
+        if not near:
+            return ""
+        return f'did you mean {near[0].partition(".")[2]!r}? Then add "{owners[near[0]].name}" to plugins:'
