@@ -6,11 +6,13 @@ process, and gives the driver coroutines. docs/contracts.md maps them to FSDP2 a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from miles_core.contracts.component import ComponentRef
 from miles_core.contracts.transport import Delivery, TensorInfo
 from miles_core.types.batch import Batch
 from miles_core.types.sequence import FloatArray, Sequence
@@ -44,6 +46,11 @@ class Trainer(Protocol):
     """One trainer rank. After an exception in `step` the weights are those before the step or `load` must be called."""
 
     def facts(self) -> TrainerFacts: ...
+
+    def begin_phase(self, parts: Mapping[str, ComponentRef]) -> None:
+        """Build the `loss` and, if there is one, the `correction` that the batches from now on are learned with.
+        Called before a phase's first batch, and after `load`. Optimizer state stays."""
+        ...
 
     def score(self, sequences: Several[Sequence]) -> list[FloatArray]:
         """Log-probs float32 [n] of each sequence's sampled tokens under the current weights, at the temperature of

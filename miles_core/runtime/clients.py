@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Several
 from pathlib import Path
 
+from miles_core.contracts.component import ComponentRef
 from miles_core.contracts.engine import EngineCapabilities, EngineStats, GenerateRequest, GenerateResult, PauseMode
 from miles_core.contracts.lifecycle import Health
 from miles_core.contracts.observing import Handle
@@ -73,6 +75,9 @@ class RemoteTrainer:
     async def facts(self) -> TrainerFacts:
         facts: TrainerFacts = await self.handle.call("facts")
         return facts
+
+    async def begin_phase(self, parts: Mapping[str, ComponentRef]) -> None:
+        await self.handle.call("begin_phase", dict(parts))
 
     async def score(self, sequences: Several[Sequence]) -> list[FloatArray]:
         scores: list[FloatArray] = await self.handle.call("score", list(sequences))

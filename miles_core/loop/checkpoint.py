@@ -1,0 +1,150 @@
+"""Checkpoints: all that a run needs to go on as if it had never stopped.
+
+`checkpoints/step-000012/` holds `state.json` (the driver's part) and `trainer/` (the trainer's own). It is written
+beside its place and renamed into it when it is complete and on disk: what is there is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from miles_core.errors import RequestError, RunError
+
+if TYPE_CHECKING:
+    from miles_core.loop.driver import Progress
+    from miles_core.loop.ring import Ring
+
+FORMAT = "miles.checkpoint"
+VERSION = 1
+PARTIAL = ".partial"
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """One checkpoint on disk: batches trained, and the driver's state as it was."""
+
+    folder: Path
+    step: int
+    state: Mapping[str, Any]
+
+    @property
+    def trainer(self) -> Path:
+        return self.folder / "trainer"
+
+
+class Checkpoints:
+    """The checkpoints of one run. Keeps the newest `keep` of them."""
+
+    def __init__(self, folder: Path, recipe: Mapping[str, Any], *, every: int, keep: int) -> None:
+        self._folder = folder
+        self._digest = recipe_digest(recipe)
+        self._every = every
+        self._keep = keep
+        self._last_step: int | None = None
+
+    async def save_if_due(self, ring: Ring, progress: Progress) -> None:
+        if self._every and progress.step % self._every == 0:
+            await self._save(ring, progress)
+
+    async def save_last(self, ring: Ring, progress: Progress) -> None:
+        if progress.step != self._last_step:
+            await self._save(ring, progress)
+
+    def latest(self) -> Saved | None:
+        """The newest complete checkpoint. Raises RequestError when it belongs to another recipe or format."""
+        steps = sorted(path for path in self._folder.glob("step-*") if path.suffix != PARTIAL)
+        if not steps:
+            return None
+        folder = steps[-1]
+        try:
+            state = json.loads((folder / "state.json").read_text())
+        except (OSError, ValueError) as error:
+            raise RequestError(f"the checkpoint cannot be read: {error}", where=str(folder)) from error
+        if (state.get("format"), state.get("format_version")) != (FORMAT, VERSION):
+            raise RequestError(
+                f"the checkpoint is of format {state.get('format')!r} version {state.get('format_version')!r}, "
+                f"expected {FORMAT!r} version {VERSION}",
+                where=str(folder),
+            )
+        if state["recipe"] != self._digest:
+            raise RequestError(
+                "the checkpoint belongs to another recipe than the run's recipe.yaml",
+                where=str(folder),
+                mend="restore recipe.yaml as the run wrote it, or start a new run",
+            )
+        return Saved(folder, state["step"], state)
+
+    async def _save(self, ring: Ring, progress: Progress) -> None:
+        place = self._folder / f"step-{progress.step:06d}"
+        draft = place.with_name(place.name + PARTIAL)
+        with ring.recorder.timed("checkpoint"):
+            try:
+                shutil.rmtree(draft, ignore_errors=True)
+                (draft / "trainer").mkdir(parents=True)
+                if ring.trainer is not None:
+                    await ring.trainer.save(draft / "trainer")
+                (draft / "state.json").write_text(json.dumps(self._state(ring, progress), indent=1) + "\n")
+                _sync(draft)
+                shutil.rmtree(place, ignore_errors=True)
+                draft.rename(place)
+            except OSError as error:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise RunError(
+                    f"the checkpoint of step {progress.step} could not be written: {error.strerror or error}",
+                    where=str(place),
+                    mend="make room; `miles resume` continues from the checkpoint before",
+                ) from error
+        self._last_step = progress.step
+        self._prune()
+        ring.recorder.emit("checkpoint_saved", step=progress.step, folder=place)
+
+    def _state(self, ring: Ring, progress: Progress) -> dict[str, Any]:
+        phases = [
+            {"data": dict(p.data.state()), "rollout": dict(p.rollout.state()), "buffer": dict(p.buffer.state())}
+            for p in ring.phases
+        ]
+        return {
+            "format": FORMAT,
+            "format_version": VERSION,
+            "recipe": self._digest,
+            "step": progress.step,
+            "weight_version": progress.version,
+            "phases": phases,
+            "metrics_position": ring.recorder.metrics_log.position(),
+            "events_position": ring.recorder.events_log.position(),
+        }
+
+    def _prune(self) -> None:
+        steps = sorted(path for path in self._folder.glob("step-*") if path.suffix != PARTIAL)
+        for old in steps[: -self._keep]:
+            shutil.rmtree(old)
+
+
+def restore(ring: Ring, saved: Saved) -> None:
+    """Put the driver's own parts back to where the checkpoint was."""
+    for phase, state in zip(ring.phases, saved.state["phases"], strict=True):
+        phase.data.restore(state["data"])
+        phase.rollout.restore(state["rollout"])
+        phase.buffer.restore(state["buffer"])
+
+
+def recipe_digest(recipe: Mapping[str, Any]) -> str:
+    """A recipe's identity: sha256 of its values in a fixed order."""
+    return hashlib.sha256(json.dumps(recipe, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    """Ask the system to have every file of the folder on disk before it is renamed."""
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,103 @@
+"""The ring's living parts, joined by `assemble` and driven by `driver`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from miles_core.contracts.learning import Advantage
+from miles_core.contracts.lifecycle import RealClock
+from miles_core.contracts.model import ModelFiles, Renderer
+from miles_core.contracts.observing import Evaluator, Runtime
+from miles_core.contracts.rollout import Attempt, Buffer, Data, Generator, Rollout, RolloutContext, Schedule
+from miles_core.contracts.transport import Delivery, Form, Transport, UpdateManifest
+from miles_core.loop.record import Recorder
+from miles_core.recipe.resolved import PhasePlan, Plan
+from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
+from miles_core.types.sampling import Sampling
+from miles_core.types.trajectory import Group, Trajectory
+from miles_core.weights.publication import publish
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase, built. Batches [first, end) of the run are its own."""
+
+    plan: PhasePlan
+    first: int
+    end: int
+    data: Data
+    generator: Generator
+    rollout: Rollout
+    schedule: Schedule
+    buffer: Buffer
+    advantage: Advantage | None
+    evaluators: tuple[Evaluator, ...]
+    generate: Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
+    score: Callable[[Group], Coroutine[Any, Any, Group]]
+    evaluation_generate: Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
+    evaluation_score: Callable[[Group], Coroutine[Any, Any, Group]]
+    evaluation_sampling: Sampling
+
+    async def start(self, seed: int, recorder: Recorder) -> None:
+        await self.rollout.start(
+            RolloutContext(
+                data=self.data,
+                buffer=self.buffer,
+                generate=self.generate,
+                score=self.score,
+                sampling=self.plan.sampling,
+                group_size=self.schedule.group_size,
+                seed=seed,
+                clock=RealClock(),
+                events=recorder,
+            )
+        )
+
+    async def take(self, version: int) -> list[Group]:
+        """The groups of one batch, in submission order; fewer, or none, when the data ended."""
+        groups: list[Group] = []
+        while len(groups) < self.schedule.groups_per_step:
+            group = await self.buffer.get(version)
+            if group is None:
+                break
+            groups.append(group)
+        return sorted(groups, key=lambda group: group.number)
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Everything that lives while a run goes."""
+
+    plan: Plan
+    model: ModelFiles | None
+    renderer: Renderer | None
+    runtime: Runtime
+    engines: tuple[RemoteEngine, ...]
+    trainer: RemoteTrainer | None
+    transport: Transport | None
+    phases: tuple[Phase, ...]
+    recorder: Recorder
+
+    async def publish(self, version: int) -> None:
+        """All engines run `version` when this returns. Without engines there is nothing to publish to."""
+        if not self.engines:
+            return
+        started = self.recorder.clock.now()
+        if self.trainer is not None and self.transport is not None:
+            facts = await self.trainer.facts()
+            manifest = UpdateManifest(version, Form.TENSORS, facts.tensors)
+            transport, trainer = self.transport, self.trainer
+            await publish(manifest, self.engines, lambda: transport.transfer(version, trainer, self.engines))
+        else:
+            await publish(UpdateManifest(version, Form.DISK), self.engines, self._read_from_disk)
+        self.recorder.emit("weights_published", version=version, seconds=self.recorder.clock.now() - started)
+
+    async def _read_from_disk(self) -> None:
+        """Nobody trains: the engines read the model's own files."""
+        if self.model is None:
+            raise AssertionError("engines exist only with a model")
+        delivery = Delivery(Form.DISK, "disk", {"path": str(self.model.path)})
+        await asyncio.gather(*(engine.load(delivery) for engine in self.engines))
