@@ -10,7 +10,7 @@ from html import escape
 Point = tuple[float, float]
 
 WIDTH, HEIGHT = 440, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 10, 24
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 24
 _MOST_POINTS = 200
 
 
@@ -78,7 +78,8 @@ class _Frame:
     @classmethod
     def around(cls, curves: Sequence[Curve], *, zero: bool = False) -> _Frame:
         xs = [x for curve in curves for x, _ in curve.points]
-        ys = [y for curve in curves for _, y in curve.points] + [y for curve in curves for ends in curve.spread for y in ends]
+        ys = [y for curve in curves for _, y in curve.points]
+        ys += [end for curve in curves for ends in curve.spread for end in ends]
         low, high = min(ys, default=0.0), max(ys, default=1.0)
         if zero:
             low = min(low, 0.0)
@@ -97,11 +98,10 @@ class _Frame:
         for tick in ticks(self.y_low, self.y_high, 4):
             y = self.y(tick)
             lines.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            lines.append(f'<text class="tick" x="{_LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{_short(tick)}</text>')
+            lines.append(_tick(_LEFT - 6, y + 3.5, "end", _short(tick)))
         for tick in ticks(self.x_low, self.x_high, 6):
             if tick == int(tick):
-                y = HEIGHT - 6
-                lines.append(f'<text class="tick" x="{self.x(tick):.1f}" y="{y}" text-anchor="middle">{tick:.0f}</text>')
+                lines.append(_tick(self.x(tick), HEIGHT - 6, "middle", f"{tick:.0f}"))
         return "".join(lines)
 
 
@@ -115,13 +115,18 @@ def ticks(low: float, high: float, about: int) -> list[float]:
     return [round(k * step, 12) for k in range(first, last + 1)]
 
 
+def _tick(x: float, y: float, anchor: str, text: str) -> str:
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
 def _curve_svg(curve: Curve, frame: _Frame) -> str:
     path = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in curve.points)
     parts = [f'<g class="c{curve.colour}">']
     if curve.spread and not curve.bars:
-        low = [f"{frame.x(x):.1f},{frame.y(ends[0]):.1f}" for (x, _), ends in zip(curve.points, curve.spread, strict=True)]
-        high = [f"{frame.x(x):.1f},{frame.y(ends[1]):.1f}" for (x, _), ends in zip(curve.points, curve.spread, strict=True)]
-        parts.append(f'<polygon class="band" points="{" ".join(low + high[::-1])}"/>')
+        both = list(zip(curve.points, curve.spread, strict=True))
+        edge = [(x, low) for (x, _), (low, _) in both] + [(x, high) for (x, _), (_, high) in reversed(both)]
+        corners = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in edge)
+        parts.append(f'<polygon class="band" points="{corners}"/>')
     parts.append(f'<polyline class="line" points="{path}"/>')
     radius = 3 if len(curve.points) <= 60 else 1.5
     for index, (x, y) in enumerate(curve.points):
@@ -165,7 +170,8 @@ def _mean_pair(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def _short(value: float) -> str:
-    """Four significant digits, without a trailing zero or an exponent where none is needed."""
+    """Four significant digits; an exponent only for very small and very large numbers."""
     if value and (abs(value) < 1e-3 or abs(value) >= 1e6):
-        return f"{value:.2e}"
+        digits, power = f"{value:.2e}".split("e")
+        return f"{float(digits):g}e{int(power)}"
     return f"{value:.4g}"

@@ -27,9 +27,9 @@ def find_run(root: Path, name: str) -> RunFolder:
     if (Path(name) / "run.json").is_file():
         return RunFolder.open(Path(name))
     runs = list_runs(root)
-    for run, status in reversed(runs):
-        if name in (run.path.name, status.get("name")):
-            return run
+    named = [run for run, status in runs if name in (run.path.name, status.get("name"))]
+    if named:
+        return named[-1]
     begun = [run for run, _ in runs if run.path.name.startswith(name)]
     if len(begun) == 1:
         return begun[0]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from miles_core.errors import RequestError
 from miles_core.observe.trajectories import read_file
 from miles_core.types.sequence import Sequence as TokenSequence
 from miles_core.types.trajectory import Disposition, Group, Trajectory
@@ -142,6 +141,4 @@ def _series(path: Path) -> str:
 
 def _number(path: Path) -> int:
     match = _STEM.match(path.stem)
-    if match is None:
-        raise RequestError("is not named <series>-<number>.parquet", where=str(path), mend="rename or remove it")
-    return int(match["number"])
+    return int(match["number"]) if match else 0
