@@ -46,9 +46,7 @@ def make_batch(step: int, groups: Several[Group], advantage: Advantage | None) -
         Row(sequence, values, trajectory.id, group.id)
         for group in groups
         for trajectory in group.trajectories
-        for sequence, values in zip(
-            trajectory.sequences, computed.get(trajectory.id) or _ones(trajectory), strict=True
-        )
+        for sequence, values in zip(trajectory.sequences, computed.get(trajectory.id) or _ones(trajectory), strict=True)
     ]
     return Batch(step, tuple(rows))
 

@@ -20,7 +20,9 @@ def check(phases: Several[Phase], renderer: Renderer | None, card: ModelCard | N
     for phase in phases:
         tasks = _upcoming(phase)
         if not tasks:
-            problems.append(Problem("the data has no tasks", f"phase {phase.plan.name!r}, data {phase.plan.data.name!r}"))
+            problems.append(
+                Problem("the data has no tasks", f"phase {phase.plan.name!r}, data {phase.plan.data.name!r}")
+            )
         for evaluator in phase.evaluators:
             held_out = evaluator.tasks(phase.data)
             if not held_out:

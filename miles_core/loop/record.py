@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.observing import Evaluation, Evaluator, Tracker
 from miles_core.contracts.rollout import Data, Discard
+from miles_core.host.events import EVENTS
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.jsonl import JsonLines
 from miles_core.observe.statistics import mean_and_interval
@@ -58,9 +59,9 @@ class Recorder:
         self._hooks = hooks
         self._step: dict[str, Any] = {}
         self._times: dict[str, float] = {}
-        self._began = 0.0
+        self._began = self.clock.now()
 
-    def emit(self, name: str, **facts: Any) -> None:
+    def emit(self, name: str, /, **facts: Any) -> None:
         """Something happened: to the events file, the view and the event hooks."""
         self.events_log.append({"event": name, "at": _now(), **_portable(facts)})
         self._tell(name, facts)
@@ -77,8 +78,6 @@ class Recorder:
 
     def begin_step(self, step: int, phase: str, version: int) -> None:
         self._step = {"step": step, "phase": phase, "version": version}
-        self._times = {}
-        self._began = self.clock.now()
 
     def measure(self, *metrics: Mapping[str, float]) -> None:
         for some in metrics:
@@ -86,7 +85,7 @@ class Recorder:
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Seconds of a part of the step, as `time/<part>`; several visits add up."""
+        """Seconds of a part, as `time/<part>` of the step that is finished next; several visits add up."""
         start = self.clock.now()
         try:
             yield
@@ -95,16 +94,20 @@ class Recorder:
 
     def finish_step(self) -> None:
         """The step is over: write its metrics and tell everyone."""
-        seconds = self.clock.now() - self._began
+        now = self.clock.now()
         times = {f"time/{part}": spent for part, spent in self._times.items()}
-        rate = self._step.get("rollout/tokens", 0) / seconds if seconds > 0 else 0.0
-        metrics = {**self._step, **times, "time/step": seconds, "time/tokens_per_second": rate}
+        working = sum(self._times.get(part, 0.0) for part in ("rollout", "train", "publish"))
+        rate = self._step.get("rollout/tokens", 0) / working if working > 0 else 0.0
+        metrics = {**self._step, **times, "time/step": now - self._began, "time/tokens_per_second": rate}
+        self._began, self._times = now, {}
         self.metrics_log.append(metrics)
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.log(metrics["step"], numbers)
         self._tell("step_finished", {"step": metrics["step"], "metrics": numbers})
-        self.folder.write_status(state="running", steps_done=metrics["step"] + 1, steps=self._steps, last_metrics=numbers)
+        self.folder.write_status(
+            state="running", steps_done=metrics["step"] + 1, steps=self._steps, last_metrics=numbers
+        )
 
     def keep(self, groups: Several[Group], dispositions: Mapping[str, Disposition], discards: Several[Discard]) -> None:
         """Save the step's trajectories with what became of them."""
@@ -168,7 +171,7 @@ class Recorder:
     def _tell(self, name: str, facts: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
         for listener in self._listeners:
             listener.on(name, {**facts, **(extra or {})})
-        if self._hooks is not None:
+        if self._hooks is not None and name in EVENTS:
             self._hooks(name, run=self._run, **facts)
 
 

@@ -1,0 +1,298 @@
+"""A run as a Python call: `miles_core.run(recipe)`. The command line calls the same functions."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+
+from miles_core.errors import MilesError, PluginError, Problem, RequestError
+from miles_core.host.lock import compare_locks, read_lock, write_lock
+from miles_core.host.registry import Registry
+from miles_core.loop.assemble import assemble, start_trainer
+from miles_core.loop.checkpoint import Checkpoints, Saved, restore
+from miles_core.loop.driver import Progress, drive
+from miles_core.loop.record import Recorder, read_evaluations
+from miles_core.loop.ring import Ring
+from miles_core.loop.summary import comparisons
+from miles_core.observe import jsonl
+from miles_core.observe.folder import RunFolder
+from miles_core.observe.live import LiveView
+from miles_core.observe.report import write_report
+from miles_core.observe.trajectories import discard_from
+from miles_core.recipe.plan import load_plan
+from miles_core.recipe.resolved import Plan
+
+View = Literal["live", "plain", "none"]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that ended. `summary` is JSON data: name, state, steps, folder, report, evaluations (before, after, and
+    the paired difference with its 95 % interval)."""
+
+    folder: RunFolder
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One record for each step."""
+        return jsonl.read(self.folder.metrics)
+
+
+def run(
+    recipe: Path | str | Mapping[str, Any],
+    *,
+    set: Sequence[str] = (),
+    name: str | None = None,
+    runs_dir: Path = Path("runs"),
+    view: View = "live",
+    locked: Path | None = None,
+    **overrides: Any,
+) -> Run:
+    """Run a recipe to its end and return what became of it.
+
+    `recipe` is a YAML file or the same as a mapping. `set` are overrides as on the command line
+    (`schedule.group_size=4`); `overrides` replace whole top-level sections (`steps=3`). Raises RequestError before
+    any work when the recipe is wrong, PluginError when a plugin is broken or `locked` names another set, and what
+    stopped the run otherwise: the folder then holds all that was saved.
+    """
+    source = Path(recipe) if isinstance(recipe, str) else recipe
+    settings = [*set, *(f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in overrides.items())]
+    plan, registry = load_plan(source, settings)
+    if locked is not None:
+        _refuse_drift(read_lock(locked), plan, locked)
+    folder = RunFolder.create(runs_dir, name or plan.name)
+    with folder.claimed():
+        folder.recipe.write_text(yaml.safe_dump(dict(plan.recipe), sort_keys=False, allow_unicode=True))
+        write_lock(folder.lock, plan.plugins)
+        return _go(plan, registry, folder, view, saved=None)
+
+
+def resume(run: Path, *, view: View = "live") -> Run:
+    """Continue a run from its last checkpoint, as if it had never stopped.
+
+    Raises RequestError when there is nothing to continue or the run is done, PluginError when another plugin set is
+    installed than the run recorded.
+    """
+    folder = RunFolder.open(run)
+    with folder.claimed():
+        if folder.read_status().get("state") == "done":
+            raise RequestError("the run is done: there is nothing to resume", where=str(folder.path))
+        plan, registry = load_plan(folder.recipe, ())
+        _refuse_drift(read_lock(folder.lock), plan, folder.lock)
+        saved = _checkpoints(plan, folder).latest()
+        if saved is None:
+            raise RequestError(
+                "the run has no checkpoint to resume from",
+                where=str(folder.path),
+                mend="start it again with `miles run`; `checkpoint: {every: N}` saves one every N steps",
+            )
+        return _go(plan, registry, folder, view, saved)
+
+
+def export(run: Path, to: Path) -> Path:
+    """Write the run's last weights as a Hugging Face directory. Raises RequestError when `to` is not empty or the run
+    has no checkpoint."""
+    folder = RunFolder.open(run)
+    plan, _ = load_plan(folder.recipe, ())
+    saved = _checkpoints(plan, folder).latest()
+    if saved is None:
+        raise RequestError("the run has no checkpoint to export", where=str(folder.path))
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise RequestError("the place to export to is not an empty folder", where=str(to), mend="name a new folder")
+    draft = to.with_name(f".{to.name}.partial")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        _wait_for(_export(plan, folder, saved, draft.resolve()))
+        if to.exists():
+            to.rmdir()
+        draft.rename(to)
+    except OSError as error:
+        raise RequestError(f"cannot export: {error.strerror or error}", where=str(to)) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return to
+
+
+async def _export(plan: Plan, folder: RunFolder, saved: Saved, to: Path) -> None:
+    runtime, trainer = await start_trainer(plan, folder.path.resolve())
+    try:
+        await trainer.load(saved.trainer.resolve())
+        await trainer.export(to)
+    finally:
+        await runtime.close()
+
+
+def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Saved | None) -> Run:
+    """The part that `run` and `resume` share: the ring, from the beginning or from a checkpoint, and how it ended."""
+    live = LiveView(plan.name, plan.steps, view=view)
+    recorder = _recorder(plan, registry, folder, live, saved)
+    ring_decode: list[Callable[[int], str]] = []
+    try:
+        _wait_for(_run_ring(plan, folder, recorder, saved, ring_decode))
+    except BaseException as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        state = "interrupted" if interrupted else "failed"
+        text = "interrupted" if interrupted else str(error) or type(error).__name__
+        recorder.emit("run_failed", folder=folder.path, error=text, interrupted=interrupted)
+        folder.write_status(state=state, error=text)
+        _close(recorder, live, state)
+        error.add_note(f"run folder: {folder.path}; {_what_is_saved(plan, folder)}")
+        raise
+    recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
+    evaluations = comparisons(recorder.evaluations)
+    folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, evaluations=evaluations)
+    _close(recorder, live, "done")
+    report = write_report(folder, decode=ring_decode[0] if ring_decode else None)
+    summary = {
+        "name": folder.path.name,
+        "state": "done",
+        "steps": plan.steps,
+        "folder": str(folder.path),
+        "report": str(report),
+        "evaluations": evaluations,
+        "plugins": [
+            {"name": use.plugin.name, "calls": use.calls, "failures": use.failures, "seconds": use.seconds}
+            for use in registry.summary()
+        ],
+    }
+    return Run(folder, summary)
+
+
+async def _run_ring(
+    plan: Plan,
+    folder: RunFolder,
+    recorder: Recorder,
+    saved: Saved | None,
+    decode: list[Callable[[int], str]],
+) -> None:
+    progress = Progress()
+    recorder.emit("run_started", folder=folder.path, recipe=dict(plan.recipe))
+    ring = await assemble(plan, folder.path.resolve(), recorder)
+    try:
+        if ring.renderer is not None:
+            decode.append(_decoder(ring))
+        if saved is not None:
+            progress = await _restore(ring, saved)
+        await drive(ring, progress, _checkpoints(plan, folder))
+    finally:
+        await ring.runtime.close()
+
+
+async def _restore(ring: Ring, saved: Saved) -> Progress:
+    restore(ring, saved)
+    if ring.trainer is not None:
+        await ring.trainer.load(saved.trainer.resolve())
+    return Progress(saved.step, saved.state["weight_version"], resumed=True)
+
+
+def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: LiveView, saved: Saved | None) -> Recorder:
+    """A recorder whose files end where the checkpoint was; a fresh run's are empty."""
+    if saved is not None:
+        for path, key in ((folder.metrics, "metrics_position"), (folder.events, "events_position")):
+            lines = jsonl.JsonLines(path)
+            lines.truncate(saved.state[key])
+            lines.close()
+        discard_from(folder.trajectories, saved.step)
+    evaluations = read_evaluations(jsonl.read(folder.events)) if saved is not None else []
+    return Recorder(
+        folder,
+        run=folder.path.name,
+        steps=plan.steps,
+        listeners=[live],
+        trackers=[_tracker(ref, plan, folder) for ref in plan.trackers],
+        hooks=registry.emit,
+        evaluations=evaluations,
+    )
+
+
+def _tracker(ref: Any, plan: Plan, folder: RunFolder) -> Any:
+    from miles_core.contracts.component import BuildContext
+
+    tracker = ref.build(BuildContext(plan.seed, f"tracker-{ref.name}", folder.path))
+    tracker.start(folder.path.name, plan.recipe)
+    return tracker
+
+
+def _checkpoints(plan: Plan, folder: RunFolder) -> Checkpoints:
+    return Checkpoints(folder.checkpoints, plan.recipe, every=plan.checkpoint_every, keep=plan.checkpoint_keep)
+
+
+def _decoder(ring: Ring) -> Callable[[int], str]:
+    import numpy as np
+
+    renderer = ring.renderer
+    assert renderer is not None
+    return lambda token: renderer.decode(np.array([token], np.int32))
+
+
+def _close(recorder: Recorder, live: LiveView, outcome: str) -> None:
+    live.close()
+    recorder.close(outcome)
+
+
+def _what_is_saved(plan: Plan, folder: RunFolder) -> str:
+    try:
+        saved = _checkpoints(plan, folder).latest()
+    except MilesError as error:
+        return f"its checkpoints cannot be read: {error}"
+    if saved is None:
+        return "no checkpoint was saved yet"
+    return f"checkpoint of step {saved.step} is saved; continue with `miles resume {folder.path}`"
+
+
+def _refuse_drift(locked: Sequence[Any], plan: Plan, where: Path) -> None:
+    """Raises PluginError saying what differs between a lock and the plan's plugin set."""
+    differences = compare_locks(locked, plan.plugins)
+    if differences:
+        raise PluginError([Problem("the plugin set is another than the locked one", str(where)), *differences])
+
+
+def _wait_for(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end. SIGTERM ends it like Ctrl-C. Inside a running event loop (a notebook), it runs in a
+    thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_interruptible(work))
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+async def _interruptible(work: Coroutine[Any, Any, Result]) -> Result:
+    if threading.current_thread() is not threading.main_thread():
+        return await work
+    task = asyncio.ensure_future(work)
+    terminated = False
+
+    def terminate() -> None:
+        nonlocal terminated
+        terminated = True
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if terminated:
+            raise KeyboardInterrupt from None
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+
+warnings.filterwarnings("default", module="miles_core")

@@ -1,0 +1,225 @@
+"""Joining the wings, once: the plan's names become living objects, and each gets what it works with.
+
+Nothing heavy happens in the driver's own process: engines and trainers are built in processes of the runtime, from
+`ComponentRef`s; data, rewards, filters and advantages are built here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from miles_core.contracts.component import BuildContext, ComponentRef
+from miles_core.contracts.engine import EngineCapabilities, EngineClient, GenerateRequest, GenerateResult
+from miles_core.contracts.lifecycle import RealClock
+from miles_core.contracts.model import ModelFiles, Renderer
+from miles_core.contracts.observing import Runtime
+from miles_core.contracts.rollout import Attempt, GenerateContext, Generator
+from miles_core.contracts.transport import Form
+from miles_core.errors import Problem, RequestError
+from miles_core.loop import preflight
+from miles_core.loop.record import Recorder
+from miles_core.loop.ring import Phase, Ring
+from miles_core.recipe.resolved import PhasePlan, Plan
+from miles_core.rollout.attempts import AttemptMaker
+from miles_core.rollout.fleet import Fleet
+from miles_core.rollout.scoring import Scorer, WeighedReward
+from miles_core.rollout.single_turn import SingleTurn
+from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
+from miles_core.types.trajectory import Group, Trajectory
+
+Generate = Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
+
+
+class NoEngines:
+    """The engine client of a run that has no engine."""
+
+    async def generate(self, request: GenerateRequest) -> GenerateResult:
+        raise RequestError(
+            f"request {request.id!r} asks for tokens, but the recipe has no engine",
+            mend="add an `engine:` section, or a generator that needs none",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Builds the plan's components with the contexts that they are due."""
+
+    plan: Plan
+    folder: Path
+    model: ModelFiles | None
+
+    def here(self, ref: ComponentRef, name: str = "") -> Any:
+        return ref.build(BuildContext(self.plan.seed, name or f"{ref.kind}-{ref.name}", self.folder, self.model))
+
+    def worker(self, name: str, *parts: ComponentRef | None) -> BuildContext:
+        return BuildContext(
+            self.plan.seed, name, self.folder, self.model, {ref.kind: ref for ref in parts if ref is not None}
+        )
+
+
+async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
+    """Build everything. What was started is ended again when something cannot be built."""
+    model, renderer = await _materialise(plan, folder)
+    builder = _Builder(plan, folder, model)
+    runtime: Runtime = builder.here(plan.runtime)
+    try:
+        drafts = [_Draft(builder, phase) for phase in plan.phases]
+        engines, trainer = await _start_workers(builder, runtime, any(draft.needs_engine for draft in drafts))
+        await _check_engines(plan, engines)
+        clients = Fleet(engines) if engines else NoEngines()
+        phases = _join(drafts, clients, renderer)
+        preflight.check(phases, renderer, model.card if model else None)
+        transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
+        return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder)
+    except BaseException:
+        await runtime.close()
+        raise
+
+
+async def start_trainer(plan: Plan, folder: Path) -> tuple[Runtime, RemoteTrainer]:
+    """Only the trainer of a plan, to export from a checkpoint. Raises RequestError when the recipe has none."""
+    if plan.trainer is None:
+        raise RequestError("the run has no trainer, so there are no trained weights", where=str(folder))
+    model, _ = await _materialise(plan, folder)
+    builder = _Builder(plan, folder, model)
+    runtime: Runtime = builder.here(plan.runtime)
+    try:
+        handle = await runtime.start(plan.trainer, builder.worker("trainer", plan.transport, plan.precision))
+    except BaseException:
+        await runtime.close()
+        raise
+    return runtime, RemoteTrainer(handle)
+
+
+async def _materialise(plan: Plan, folder: Path) -> tuple[ModelFiles | None, Renderer | None]:
+    if plan.model is None:
+        return None, None
+    spec = plan.model.build(BuildContext(plan.seed, "model", folder))
+    files: ModelFiles = await asyncio.to_thread(spec.materialise)
+    return files, await asyncio.to_thread(spec.renderer)
+
+
+async def _start_workers(
+    builder: _Builder, runtime: Runtime, needs_engine: bool
+) -> tuple[tuple[RemoteEngine, ...], RemoteTrainer | None]:
+    """Engines and trainer, side by side: each takes seconds to import its libraries."""
+    plan = builder.plan
+    starting = []
+    if plan.trainer is not None:
+        starting.append(runtime.start(plan.trainer, builder.worker("trainer", plan.transport, plan.precision)))
+    if plan.engine is not None and needs_engine:
+        for number in range(plan.replicas):
+            context = builder.worker(f"engine-{number}", plan.transport, plan.precision)
+            starting.append(runtime.start(plan.engine, context))
+    handles = await asyncio.gather(*starting)
+    trainer = RemoteTrainer(handles[0]) if plan.trainer is not None else None
+    return tuple(RemoteEngine(handle) for handle in handles[plan.trainer is not None :]), trainer
+
+
+async def _check_engines(plan: Plan, engines: tuple[RemoteEngine, ...]) -> None:
+    """What the recipe asks for, every engine must declare."""
+    problems: list[Problem] = []
+    for engine in engines:
+        able = await engine.capabilities()
+        problems += [Problem(what, f"engine {engine.name!r}") for what in _unable(plan, able)]
+    if problems:
+        raise RequestError(problems)
+
+
+def _unable(plan: Plan, able: EngineCapabilities) -> list[str]:
+    form = Form.TENSORS if plan.trainer is not None else Form.DISK
+    lacks = []
+    if form not in able.forms:
+        lacks.append(f"cannot take weights as {form.value}")
+    if any(p.sampling.top_p < 1 or p.sampling.top_k > 0 for p in plan.phases) and not able.truncation:
+        lacks.append("cannot sample with top_p or top_k")
+    return lacks
+
+
+class _Draft:
+    """A phase whose components are built, before engines exist."""
+
+    def __init__(self, builder: _Builder, plan: PhasePlan) -> None:
+        self.plan = plan
+        self.data = builder.here(plan.data)
+        self.generator: Generator = builder.here(plan.generator)
+        self.rollout = builder.here(plan.rollout)
+        self.schedule = builder.here(plan.schedule)
+        self.buffer = builder.here(plan.buffer)
+        self.advantage = builder.here(plan.advantage) if plan.advantage else None
+        self.evaluators = tuple(builder.here(ref) for ref in plan.evaluators)
+        filters = tuple(builder.here(ref) for ref in plan.filters)
+        staleness = builder.here(plan.staleness) if plan.staleness else None
+        self.buffer.connect(self.schedule.groups_per_step, filters, staleness)
+        self.scorer = Scorer(
+            [
+                WeighedReward(reward.name, reward.weight, builder.here(reward.ref), _owner(reward.ref))
+                for reward in plan.rewards
+            ]
+        )
+
+    @property
+    def samples(self) -> bool:
+        """Whether this phase's rollouts ask engines for tokens."""
+        return self.generator.needs_engine and self.plan.rollout.name != "saved"
+
+    @property
+    def needs_engine(self) -> bool:
+        return self.samples or bool(self.evaluators)
+
+
+def _join(drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None) -> tuple[Phase, ...]:
+    """The phases with their attempts bound. An evaluation in a phase that asks no engine is made as the next phase
+    that does would make it."""
+    phases: list[Phase] = []
+    first = 0
+    for place, draft in enumerate(drafts):
+        sampling_draft = next((d for d in drafts[place:] if d.generator.needs_engine), None)
+        evaluating: Generator = sampling_draft.generator if sampling_draft else SingleTurn()
+        end = first + draft.plan.steps
+        phases.append(
+            Phase(
+                plan=draft.plan,
+                first=first,
+                end=end,
+                data=draft.data,
+                generator=draft.generator,
+                rollout=draft.rollout,
+                schedule=draft.schedule,
+                buffer=draft.buffer,
+                advantage=draft.advantage,
+                evaluators=draft.evaluators,
+                generate=_attempts(draft.generator, clients, renderer),
+                score=draft.scorer if draft.generator.needs_engine else _unscored,
+                evaluation_generate=_attempts(evaluating, clients, renderer),
+                evaluation_score=draft.scorer,
+                evaluation_sampling=(sampling_draft or draft).plan.sampling,
+            )
+        )
+        first = end
+    return tuple(phases)
+
+
+def _attempts(generator: Generator, clients: EngineClient, renderer: Renderer | None) -> Generate:
+    if renderer is None:
+        raise RequestError("the recipe has no model, so prompts cannot be rendered", mend="add a `model:` section")
+    stops = renderer.stop_tokens
+    make = AttemptMaker(generator, GenerateContext(clients, renderer, RealClock()))
+
+    async def generate(attempt: Attempt) -> Trajectory:
+        return await make(replace(attempt, sampling=replace(attempt.sampling, stop_tokens=stops)))
+
+    return generate
+
+
+async def _unscored(group: Group) -> Group:
+    """Demonstrations are not judged."""
+    return group
+
+
+def _owner(ref: ComponentRef) -> str:
+    return f"{ref.distribution} {ref.version}".strip() or ref.factory

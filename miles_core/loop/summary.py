@@ -1,0 +1,37 @@
+"""The sentence that a run is judged by: each evaluation before and after, with the paired interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from typing import Any
+
+from miles_core.contracts.observing import Evaluation
+from miles_core.observe.statistics import paired_difference
+
+
+def comparisons(evaluations: Several[Evaluation]) -> dict[str, dict[str, Any]]:
+    """For every evaluation name: first and last scores and their paired difference with its 95 % interval (JSON data).
+
+    Evaluations that were skipped are left out; `skipped` counts them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(e.name for e in evaluations):
+        mine = [e for e in evaluations if e.name == name]
+        scored = [e for e in mine if e.scores]
+        if not scored:
+            found[name] = {"skipped": len(mine), "why": mine[-1].skipped}
+            continue
+        first, last = scored[0], scored[-1]
+        compared = paired_difference(first.scores, last.scores)
+        found[name] = {
+            "before": compared.before_mean,
+            "after": compared.after_mean,
+            "difference": compared.mean,
+            "low": compared.low,
+            "high": compared.high,
+            "n": compared.n,
+            "first_version": first.version,
+            "last_version": last.version,
+            "skipped": len(mine) - len(scored),
+        }
+    return found

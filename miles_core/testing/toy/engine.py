@@ -1,0 +1,181 @@
+"""An engine over the toy model. Small enough to read as an example of the contract; every promise is kept."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+from pydantic import Field
+
+from miles_core.contracts.component import BuildContext
+from miles_core.contracts.engine import (
+    EngineCapabilities,
+    EngineStats,
+    Finish,
+    GenerateRequest,
+    GenerateResult,
+    PauseMode,
+    VersionSpan,
+)
+from miles_core.contracts.lifecycle import Health
+from miles_core.contracts.options import Options
+from miles_core.contracts.transport import Delivery, Form, UpdateManifest
+from miles_core.errors import RequestError, RunError
+from miles_core.testing.toy.model import STOP, TENSOR, VOCABULARY
+from miles_core.types.sequence import FloatArray
+
+
+class ToyEngineOptions(Options):
+    """Options of the toy engine."""
+
+    seconds_per_token: float = Field(default=0.0, ge=0, description="pretend to compute this long")
+
+
+class ToyEngine:
+    """See `contracts.engine.Engine`. Samples token by token, so that pauses fall between tokens."""
+
+    def __init__(self, options: ToyEngineOptions, context: BuildContext) -> None:
+        if context.model is None:
+            raise RequestError("the toy engine needs a model", mend="add `model: {use: toy}`")
+        self._name = context.name
+        self._context_length = context.model.card.context
+        self._delay = options.seconds_per_token
+        self._transport = context.part("transport") if "transport" in context.parts else None
+        self._logits: FloatArray | None = None
+        self._version: int | None = None
+        self._update: UpdateManifest | None = None
+        self._staged: FloatArray | None = None
+        self._paused: PauseMode | None = None
+        self._running = asyncio.Condition()
+        self._stats = EngineStats()
+
+    def capabilities(self) -> EngineCapabilities:
+        return EngineCapabilities(
+            context=self._context_length, forms=frozenset({Form.TENSORS, Form.DISK}), atomic_update=True
+        )
+
+    async def start(self) -> None:
+        pass
+
+    async def generate(self, request: GenerateRequest) -> GenerateResult:
+        self._check(request)
+        noise = np.random.Generator(np.random.Philox(request.noise.digest()))
+        limit = request.sampling.max_new_tokens
+        tokens: list[int] = []
+        logprobs: list[float] = []
+        versions: list[int] = []
+        finish = Finish.LENGTH
+        while len(tokens) < limit:
+            await self._until_running()
+            if self._paused is PauseMode.ABORT:
+                finish = Finish.ABORT
+                break
+            token, logprob = self._sample(request.sampling.temperature, noise.random())
+            tokens.append(token)
+            logprobs.append(logprob)
+            versions.append(self._version or 0)
+            if token == STOP and not request.sampling.ignore_stop:
+                finish = Finish.STOP
+                break
+        self._stats = EngineStats(
+            prompt_tokens=self._stats.prompt_tokens + len(request.tokens),
+            sampled_tokens=self._stats.sampled_tokens + len(tokens),
+        )
+        return GenerateResult(
+            request.id,
+            self._name,
+            np.array(tokens, np.int32),
+            np.array(logprobs, np.float32),
+            _spans(versions),
+            finish,
+        )
+
+    async def pause(self, mode: PauseMode) -> None:
+        self._paused = mode
+
+    async def resume(self) -> None:
+        if self._logits is None:
+            raise RunError(f"engine {self._name!r} has no usable weights")
+        async with self._running:
+            self._paused = None
+            self._running.notify_all()
+
+    async def begin_update(self, manifest: UpdateManifest) -> None:
+        if self._update is not None or self._paused is None:
+            raise RunError(f"engine {self._name!r} is not paused, or has an update open")
+        if manifest.form is Form.TENSORS and [(t.name, t.shape) for t in manifest.tensors] != [(TENSOR, (VOCABULARY,))]:
+            raise RunError(f"the toy model has one tensor {TENSOR!r} [{VOCABULARY}], the update has {manifest.tensors}")
+        self._update, self._staged = manifest, None
+
+    async def load(self, delivery: Delivery) -> None:
+        if self._update is None:
+            raise RunError(f"engine {self._name!r} has no update open")
+        if delivery.form is Form.DISK:
+            self._staged = np.zeros(VOCABULARY, np.float32)
+            return
+        if self._transport is None:
+            raise RunError(f"engine {self._name!r} was built without a transport")
+        for tensor in self._transport.receive(delivery):
+            self._staged = tensor.data.view(np.float32).copy()
+
+    async def finish_update(self) -> int:
+        if self._update is None or self._staged is None:
+            raise RunError(f"engine {self._name!r} has not received the whole update")
+        self._logits, self._version = self._staged, self._update.version
+        self._update = self._staged = None
+        return self._version
+
+    async def discard_update(self) -> None:
+        self._update = self._staged = None
+
+    async def version(self) -> int | None:
+        return self._version
+
+    async def flush_cache(self) -> None:
+        pass
+
+    async def stats(self) -> EngineStats:
+        return self._stats
+
+    async def health(self) -> Health:
+        return Health(self._logits is not None, "" if self._logits is not None else "no weights yet")
+
+    async def close(self) -> None:
+        pass
+
+    def _check(self, request: GenerateRequest) -> None:
+        asked = len(request.tokens) + request.sampling.max_new_tokens
+        if asked > self._context_length:
+            raise RequestError(f"request {request.id!r} asks for {asked} tokens, the context is {self._context_length}")
+        if (request.tokens >= VOCABULARY).any() or (request.tokens < 0).any():
+            raise RequestError(f"request {request.id!r} has a token outside the vocabulary of {VOCABULARY}")
+
+    async def _until_running(self) -> None:
+        if self._delay:
+            await asyncio.sleep(self._delay)
+        async with self._running:
+            await self._running.wait_for(
+                lambda: self._paused is PauseMode.ABORT or (self._paused is None and self._logits is not None)
+            )
+
+    def _sample(self, temperature: float, uniform: float) -> tuple[int, float]:
+        """Inverse of the cumulative distribution at `uniform`, or the mode at temperature 0."""
+        assert self._logits is not None
+        scaled = self._logits.astype(np.float64) / (temperature or 1.0)
+        logprobs = scaled - np.logaddexp.reduce(scaled)
+        if temperature == 0:
+            token = int(logprobs.argmax())
+        else:
+            token = min(int(np.searchsorted(np.exp(logprobs).cumsum(), uniform)), VOCABULARY - 1)
+        return token, float(logprobs[token])
+
+
+def _spans(versions: list[int]) -> tuple[VersionSpan, ...]:
+    """Runs of equal versions."""
+    spans: list[VersionSpan] = []
+    for place, version in enumerate(versions):
+        if spans and spans[-1].version == version:
+            spans[-1] = VersionSpan(version, spans[-1].start, place + 1)
+        else:
+            spans.append(VersionSpan(version, place, place + 1))
+    return tuple(spans)
