@@ -1,0 +1,169 @@
+"""The command line: every command's arguments and help. What a command does is imported when it is called.
+
+Typer is used without rich, and nothing else is imported here: `miles --help` is read many times a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+_SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+app = typer.Typer(help="Reinforcement-learning post-training of language models, from plugins.", **_SETTINGS)
+recipes = typer.Typer(help="Recipes: list them, show one, print their JSON Schema.", **_SETTINGS)
+plugins = typer.Typer(help="Installed plugins.", **_SETTINGS)
+runs = typer.Typer(help="Runs: list them, show one, export its model.", **_SETTINGS)
+app.add_typer(recipes, name="recipes")
+app.add_typer(plugins, name="plugins")
+app.add_typer(runs, name="runs")
+
+Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a packaged recipe.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, its name, or the beginning of it.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value, e.g. schedule.group_size=4.")
+]
+RunsDir = Annotated[Path, typer.Option("--runs-dir", metavar="DIR", help="Where runs lie.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")]
+Plain = Annotated[bool, typer.Option("--plain", help="One line for each step instead of a live screen.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
+
+RUNS = Path("runs")
+
+
+def command_line(arguments: Sequence[str]) -> int:
+    """Parse and call. Raises what the command raises, and the parser's own errors."""
+    words = list(arguments) or ["--help"]
+    result = typer.main.get_command(app).main(args=words, prog_name="miles", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Print tracebacks of errors (or set MILES_TRACEBACK=1).")
+    ] = False,
+) -> None:
+    """Never called with either option: both are taken before the parser sees them."""
+
+
+@app.command(epilog="Example: miles run recipes/quickstart.yaml --set steps=4")
+def run(
+    recipe: Recipe,
+    set_: Set = None,
+    name: Annotated[str | None, typer.Option("--name", help="The run's name; the recipe's when absent.")] = None,
+    runs_dir: RunsDir = RUNS,
+    locked: Annotated[
+        Path | None, typer.Option("--locked", metavar="FILE", help="Refuse other plugins than this plugins.lock.")
+    ] = None,
+    quiet: Quiet = False,
+    plain: Plain = False,
+    json: Json = False,
+) -> int:
+    """Run a recipe."""
+    from miles_core.cli.work import run_recipe, view_of
+
+    return run_recipe(
+        recipe, set_ or [], name=name, runs_dir=runs_dir, locked=locked, view=view_of(quiet, plain), as_json=json
+    )
+
+
+@app.command(epilog="Example: miles resume quickstart")
+def resume(run: Run, runs_dir: RunsDir = RUNS, quiet: Quiet = False, plain: Plain = False, json: Json = False) -> int:
+    """Go on with a run from its last checkpoint."""
+    from miles_core.cli.work import resume_run, view_of
+
+    return resume_run(run, runs_dir=runs_dir, view=view_of(quiet, plain), as_json=json)
+
+
+@app.command(epilog="Example: miles plan recipes/quickstart.yaml --json")
+def plan(recipe: Recipe, set_: Set = None, json: Json = False) -> int:
+    """Show what a recipe resolves to, and where every value came from; start nothing."""
+    from miles_core.cli.recipe_pages import show_plan
+
+    return show_plan(recipe, set_ or [], as_json=json)
+
+
+@recipes.command("list", epilog="Example: miles recipes list --json")
+def recipes_list(json: Json = False) -> int:
+    """List the recipes here and in installed plugins."""
+    from miles_core.cli.recipe_pages import list_recipes
+
+    return list_recipes(as_json=json)
+
+
+@recipes.command("show", epilog="Example: miles recipes show quickstart")
+def recipes_show(recipe: Recipe, json: Json = False) -> int:
+    """Print a recipe."""
+    from miles_core.cli.recipe_pages import show_recipe
+
+    return show_recipe(recipe, as_json=json)
+
+
+@recipes.command("schema", epilog="Example: miles recipes schema > recipe.schema.json")
+def recipes_schema(
+    plugin: Annotated[
+        list[str] | None, typer.Option("--plugin", metavar="NAME", help="Only these plugins; all when absent.")
+    ] = None,
+) -> int:
+    """Print the JSON Schema of recipes over the installed plugins."""
+    from miles_core.cli.recipe_pages import show_schema
+
+    return show_schema(plugin)
+
+
+@plugins.command("list", epilog="Example: miles plugins list --json")
+def plugins_list(json: Json = False) -> int:
+    """List the installed plugins; nothing of them is imported."""
+    from miles_core.cli.plugin_list import list_plugins
+
+    return list_plugins(as_json=json)
+
+
+@plugins.command("show", epilog="Example: miles plugins show torch")
+def plugins_show(
+    name: Annotated[str, typer.Argument(metavar="PLUGIN", help="The plugin's name or its distribution's.")],
+    json: Json = False,
+) -> int:
+    """Load a plugin and show what it registers."""
+    from miles_core.cli.plugin_page import show_plugin
+
+    return show_plugin(name, as_json=json)
+
+
+@runs.command("list", epilog="Example: miles runs list --json")
+def runs_list(runs_dir: RunsDir = RUNS, json: Json = False) -> int:
+    """List the runs, oldest first."""
+    from miles_core.cli.run_pages import list_all
+
+    return list_all(runs_dir, as_json=json)
+
+
+@runs.command("show", epilog="Example: miles runs show quickstart")
+def runs_show(run: Run, runs_dir: RunsDir = RUNS, json: Json = False) -> int:
+    """Show how a run stands."""
+    from miles_core.cli.run_pages import show_run
+
+    return show_run(run, runs_dir, as_json=json)
+
+
+@runs.command("export", epilog="Example: miles runs export quickstart --to exported")
+def runs_export(
+    run: Run,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A folder that does not exist yet.")],
+    runs_dir: RunsDir = RUNS,
+    json: Json = False,
+) -> int:
+    """Write a run's model as a Hugging Face directory that transformers loads."""
+    from miles_core.cli.run_pages import export_run
+
+    return export_run(run, to, runs_dir, as_json=json)

@@ -1,0 +1,28 @@
+"""The console script `miles`: a fast path by the arguments alone, then the whole command line.
+
+What people and shells call all the time (`--version`, `plugins list`) must not wait for the parser, so this module
+imports nothing until it knows what was asked.
+"""
+
+import sys
+
+
+def main() -> int:
+    """Run the command of `sys.argv` and return its exit code."""
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        from miles_core import __version__
+
+        sys.stdout.write(f"miles {__version__}\n")
+        return 0
+    if arguments[:2] == ["plugins", "list"] and arguments[2:] in ([], ["--json"]):
+        from miles_core.cli.plugin_list import list_plugins
+
+        return list_plugins(as_json="--json" in arguments)
+    from miles_core.cli.guard import guarded
+
+    return guarded(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""`miles run` and `miles resume`: call the loop, then say what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from miles_core.cli.output import remark, say, say_json
+from miles_core.loop import api
+from miles_core.observe.live import View
+from miles_core.observe.runs import find_run
+from miles_core.recipe.catalog import find_recipe
+
+
+def view_of(quiet: bool, plain: bool) -> View:
+    if quiet:
+        return "none"
+    return "plain" if plain else "live"
+
+
+def run_recipe(
+    recipe: str,
+    settings: Sequence[str],
+    *,
+    name: str | None,
+    runs_dir: Path,
+    locked: Path | None,
+    view: View,
+    as_json: bool,
+) -> int:
+    path = find_recipe(recipe)
+    finished = api.run(path, set=settings, name=name, runs_dir=runs_dir, view=view, locked=locked)
+    return _say_summary(finished.summary, as_json)
+
+
+def resume_run(run: str, *, runs_dir: Path, view: View, as_json: bool) -> int:
+    finished = api.resume(find_run(runs_dir, run).path, view=view)
+    return _say_summary(finished.summary, as_json)
+
+
+def evaluation_line(name: str, facts: Mapping[str, Any]) -> str:
+    """One evaluation, before and after, with the paired 95 % interval of the difference."""
+    if "before" not in facts:
+        return f"evaluation {name}: skipped {facts.get('skipped')} times: {facts.get('why')}"
+    if facts.get("first_version") == facts.get("last_version"):
+        return f"evaluation {name}: {facts['before']:.3f} ({facts['n']} tasks)"
+    interval = "" if facts["low"] is None else f" [{facts['low']:+.3f}, {facts['high']:+.3f}]"
+    skipped = f"; {facts['skipped']} skipped" if facts.get("skipped") else ""
+    return (
+        f"evaluation {name}: before {facts['before']:.3f}, after {facts['after']:.3f}, "
+        f"difference {facts['difference']:+.3f}{interval} (paired, 95 %, {facts['n']} tasks{skipped})"
+    )
+
+
+def _say_summary(summary: Mapping[str, Any], as_json: bool) -> int:
+    if as_json:
+        say_json(summary)
+        return 0
+    for name, facts in summary["evaluations"].items():
+        say(evaluation_line(name, facts))
+    say(f"run     {summary['folder']}")
+    say(f"report  {summary['report']}")
+    if summary["state"] != "done":
+        remark(f"the run is {summary['state']}")
+    return 0
