@@ -13,7 +13,7 @@ from miles_core.hookspecs import HOOK_OF_KIND
 from miles_core.host.decide import Decision, decide
 from miles_core.host.events import EVENTS, Listener
 from miles_core.host.hooks import PREFIX, HookManager, check_hooks
-from miles_core.host.load import LoadedPlugin, collecting, guarded, load
+from miles_core.host.load import LoadedPlugin, guarded, load
 from miles_core.host.registry import Registered, Registry
 from miles_core.host.scan import Index, scan
 
@@ -31,9 +31,11 @@ def activate(index: Index, decision: Decision) -> tuple[Registry, tuple[Problem,
         faults += check_hooks(plugin)
         registered: list[Registered] = []
         if len(faults) == before:
-            with collecting(faults):
+            try:
                 guarded(plugin.installed, "failed to register", partial(manager.register, plugin.object, _key(plugin)))
                 registered = _collect(manager, plugin, faults)
+            except PluginError as error:
+                faults += error.problems
         if len(faults) == before:
             components += registered
             healthy.append(plugin)

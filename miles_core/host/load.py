@@ -11,7 +11,7 @@ import difflib
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stevedore.named import NamedExtensionManager
 
-from miles_core.errors import Problem
+from miles_core.errors import PluginError, Problem
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import PLUGINS_GROUP, InstalledPlugin
 
@@ -37,14 +37,6 @@ class LoadedPlugin:
 
     installed: InstalledPlugin
     object: Any
-
-
-class _Broken(Exception):
-    """Carries a problem through stevedore, which expects an ordinary exception."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.what)
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +79,10 @@ def load(plugins: Sequence[InstalledPlugin]) -> tuple[tuple[LoadedPlugin, ...], 
     problems: list[Problem] = []
 
     def failed(_manager: Any, entry: Any, error: BaseException) -> None:
-        problems.append(
-            error.problem if isinstance(error, _Broken) else _problem(entry.plugin, "failed to load", error)
-        )
+        if isinstance(error, PluginError):
+            problems.extend(error.problems)
+        else:
+            problems.append(_problem(entry.plugin, "failed to load", error))
 
     manager = _IndexManager([_IndexEntry(plugin) for plugin in plugins], failed)
     by_name = {entry.name: entry.plugin for entry in manager.list_entry_points()}
@@ -97,26 +90,25 @@ def load(plugins: Sequence[InstalledPlugin]) -> tuple[tuple[LoadedPlugin, ...], 
     return loaded, tuple(problems)
 
 
-def guarded(plugin: InstalledPlugin, doing: str, call: Callable[[], Result]) -> Result:
-    """Call into a plugin. Whatever it raises, `SystemExit` included, becomes one problem that `broken` reads; only the
-    person's Ctrl-C passes. What it prints goes to stderr: stdout belongs to the command."""
+def guarded(
+    plugin: InstalledPlugin,
+    doing: str,
+    call: Callable[[], Result],
+    passing: tuple[type[BaseException], ...] = (),
+) -> Result:
+    """Call into a plugin. Whatever it raises, `SystemExit` included, becomes a PluginError that names it; only the
+    person's Ctrl-C and what the caller lists as `passing` go through. What it prints goes to stderr: stdout belongs
+    to the command."""
     try:
         with contextlib.redirect_stdout(sys.stderr):
             return call()
     except KeyboardInterrupt:
         print(f"interrupted while plugin {plugin.title} was at work", file=sys.stderr)
         raise
+    except passing:
+        raise
     except BaseException as error:
-        raise _Broken(_problem(plugin, doing, error)) from error
-
-
-@contextlib.contextmanager
-def collecting(problems: list[Problem]) -> Iterator[None]:
-    """Add the problem of a `guarded` call inside to the list, and go on."""
-    try:
-        yield
-    except _Broken as error:
-        problems.append(error.problem)
+        raise PluginError([_problem(plugin, doing, error)]) from error
 
 
 def _import(value: str) -> Any:

@@ -40,6 +40,12 @@ class Registered:
         )
 
 
+class UnknownComponent(RequestError):
+    """No enabled plugin provides it. `guess` tells whether the mend names something that exists."""
+
+    guess = False
+
+
 class Registry:
     """What is enabled. `failed` are enabled plugins that could not be loaded: their components are missing here."""
 
@@ -114,19 +120,24 @@ class Registry:
                     mend=f'add "{plugin.name}" to plugins:',
                 )
         here = sorted({each.component.name for each in self.components(kind)})
-        elsewhere = sorted({each.kind for each in self._components if each.component.name == plain})
-        what = f"there is no {kind} {name!r}; enabled: {', '.join(here) or 'none'}"
+        guess = self._guess(kind, plain, here)
+        possibly = f"pip install {NAMING_CONVENTION}{normalise(plain)}"
+        error = UnknownComponent(
+            f"there is no {kind} {name!r}; enabled: {', '.join(here) or 'none'}",
+            mend=guess or f"enable or install the plugin that provides it, possibly: {possibly}",
+        )
+        error.guess = bool(guess)
+        return error
+
+    def _guess(self, kind: str, plain: str, here: Sequence[str]) -> str:
+        """What was meant, if something like it exists."""
         near = difflib.get_close_matches(plain, here, n=1)
         if near:
-            return RequestError(what, mend=f"did you mean {near[0]!r}?")
+            return f"did you mean {near[0]!r}?"
+        elsewhere = sorted({each.kind for each in self._components if each.component.name == plain})
         if elsewhere:
-            return RequestError(what, mend=f"{plain!r} is of kind {' and '.join(elsewhere)}, not {kind}")
-        possibly = f"pip install {NAMING_CONVENTION}{normalise(plain)}"
-        return RequestError(
-            what,
-            mend=self._near_not_enabled(kind, plain)
-            or f"enable or install the plugin that provides it, possibly: {possibly}",
-        )
+            return f"{plain!r} is of kind {' and '.join(elsewhere)}, not {kind}"
+        return self._near_not_enabled(kind, plain)
 
     def _near_not_enabled(self, kind: str, plain: str) -> str:
         owners = {name: p for p in self.index.plugins if p not in self.plugins for name in p.provides}

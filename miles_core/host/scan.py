@@ -56,7 +56,7 @@ class InstalledPlugin(NamedTuple):
     @property
     def title(self) -> str:
         """How messages name it: entry point, distribution, version."""
-        return f"{self.name} ({self.distribution} {self.version})"
+        return f"{self.name} ({self.distribution} {self.version})" if self.distribution else self.name
 
 
 class Index(NamedTuple):

@@ -1,0 +1,138 @@
+"""From a section of a recipe to the component that it chooses, with validated options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydantic import BaseModel
+
+from miles_core.contracts.component import Component, ComponentRef, load_attribute
+from miles_core.errors import MilesError, PluginError
+from miles_core.host.decide import CORE_DISTRIBUTION
+from miles_core.host.load import guarded
+from miles_core.host.lock import LockedPlugin
+from miles_core.host.registry import Registered, Registry, UnknownComponent
+from miles_core.host.scan import InstalledPlugin
+from miles_core.recipe.faults import Faults
+from miles_core.recipe.research import is_module_path, research_component
+from miles_core.recipe.schema import CORE_KEYS, KIND_OF_SECTION, Section
+from miles_core.recipe.shape import SPOILED
+from miles_core.recipe.validate import validate
+from miles_core.recipe.yaml_text import Parts
+
+AUTO_TRANSPORT = "shared-memory"
+"""What `transport: {use: auto}` chooses as long as engines and trainer share one machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A component that a section chose.
+
+    parts         where the section stands (for defaults: where it would)
+    use           what the resolved recipe says
+    options       the validated instance of the options model
+    owner         whose defaults its options have, for people
+    why           why this one, when the recipe left it open
+    """
+
+    parts: Parts
+    section: Section
+    use: str
+    ref: ComponentRef
+    options: Any
+    capabilities: frozenset[str]
+    owner: str
+    plugin: InstalledPlugin
+    why: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.ref.kind
+
+
+class Chooser:
+    """Resolves sections against a registry, each once. `incomplete`: plugins that the recipe names are missing, so a
+    component that nobody provides is most likely theirs, and not a second fault."""
+
+    def __init__(self, registry: Registry, faults: Faults, incomplete: bool) -> None:
+        self.registry = registry
+        self.research: dict[str, LockedPlugin] = {}
+        self._faults = faults
+        self._incomplete = incomplete
+        self._chosen: dict[Parts, Chosen | None] = {}
+
+    def choose(self, section_name: str, parts: Parts, section: Section, default: bool = False) -> Chosen | None:
+        """The choice of one section; None when it has a fault, which is noted."""
+        if parts not in self._chosen:
+            self._chosen[parts] = self._choose(KIND_OF_SECTION[section_name], section_name, parts, section, default)
+        return self._chosen[parts]
+
+    def _choose(self, kind: str, section_name: str, parts: Parts, section: Section, default: bool) -> Chosen | None:
+        if section.use == SPOILED:
+            return None
+        use, why = section.use, ""
+        if kind == "transport" and use == "auto":
+            use, why = AUTO_TRANSPORT, "auto: engines and trainer share one machine"
+        try:
+            found, given = self._find(kind, use, default or bool(why))
+        except UnknownComponent as error:
+            if error.guess or not self._incomplete:
+                self._faults.add_error((*parts, "use"), error)
+            return None
+        except MilesError as error:
+            self._faults.add_error((*parts, "use"), error)
+            return None
+        try:
+            options = guarded(
+                found.plugin,
+                f"failed to validate the options of {kind} {found.component.name!r}",
+                partial(self._options, found.component, {**section.options, **given}, parts, section_name),
+            )
+            if options is None:
+                return None
+            dumped = guarded(found.plugin, "failed to write its options", partial(options.model_dump, mode="json"))
+        except PluginError as error:
+            self._faults.add_plugin(error.problems)
+            return None
+        qualified = use if found.plugin.distribution == "" else found.qualified
+        return Chosen(
+            parts=parts,
+            section=section,
+            use=use if self._is_clear(kind, use) else qualified,
+            ref=found.ref(dumped),
+            options=options,
+            capabilities=found.component.capabilities,
+            owner=f"{kind} {found.component.name} of {found.plugin.distribution or 'research code'}",
+            plugin=found.plugin,
+            why=why,
+        )
+
+    def _find(self, kind: str, use: str, from_core: bool) -> tuple[Registered, Mapping[str, Any]]:
+        if ":" in use and is_module_path(use) and not self.registry.is_distribution(use.partition(":")[0]):
+            component, given, lock = research_component(kind, use, self._faults.document.folder)
+            self.research[use] = lock
+            return Registered(kind, component, InstalledPlugin(use, "", "", use)), given
+        try:
+            return self.registry.find(kind, use), {}
+        except PluginError:
+            if not from_core:
+                raise
+            return self.registry.find(kind, f"{CORE_DISTRIBUTION}:{use}"), {}
+
+    def _is_clear(self, kind: str, use: str) -> bool:
+        if use in self.research:
+            return True
+        try:
+            self.registry.find(kind, use)
+        except MilesError:
+            return False
+        return True
+
+    def _options(self, component: Component, data: dict[str, Any], parts: Parts, section_name: str) -> Any:
+        model = load_attribute(component.options)
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            raise TypeError(f"{component.options} is {model!r}, expected a subclass of miles_core.Options")
+        return validate(model, data, parts, self._faults, also=CORE_KEYS.get(section_name, ()))

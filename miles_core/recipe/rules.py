@@ -1,0 +1,160 @@
+"""What makes a recipe impossible although each of its sections is right by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from miles_core.contracts.component import KINDS
+from miles_core.contracts.model import ModelCard
+from miles_core.contracts.planning import RecipeFacts
+from miles_core.errors import PluginError
+from miles_core.host.load import guarded
+from miles_core.recipe.choose import Chosen
+from miles_core.recipe.faults import Faults
+from miles_core.recipe.phases import PhaseChoice
+from miles_core.recipe.yaml_text import Parts, dotted
+
+NEEDS = "needs-"
+"""A component with the capability `needs-<kind>` is refused in a recipe that has no component of that kind."""
+
+
+def facts_of(phase: PhaseChoice, run: Mapping[str, Chosen], card: ModelCard | None) -> RecipeFacts | None:
+    """The facts of one phase; None when its schedule has a fault."""
+    schedule = phase.one.get("schedule")
+    if schedule is None:
+        return None
+    everything = [*run.values(), *phase.all()]
+    kinds = dict.fromkeys(each.kind for each in everything)
+    trainer = run.get("trainer")
+    return RecipeFacts(
+        group_size=schedule.options.group_size,
+        groups_per_step=schedule.options.groups_per_step,
+        optimizer_steps=int(getattr(trainer.options, "optimizer_steps", 1)) if trainer else 1,
+        steps=phase.steps,
+        sampling=phase.sampling,
+        model=card,
+        chosen={kind: tuple(each.ref.name for each in everything if each.kind == kind) for kind in kinds},
+        capabilities={
+            kind: frozenset().union(*(each.capabilities for each in everything if each.kind == kind)) for kind in kinds
+        },
+    )
+
+
+def check_presence(data: Mapping[str, Any], phase: PhaseChoice, faults: Faults) -> None:
+    """Sections that must, or must not, stand together. `data` is the recipe as written."""
+    trains, generates = _written(data, "trainer"), _written(data, "engine")
+    at: Parts = phase.parts
+    label = f"phase {phase.name!r}" if at else "the recipe"
+    for name, why in (("data", "where tasks come from"), ("schedule", "how many groups make a step")):
+        if name not in phase.given:
+            faults.add(at, f"{label} has no `{name}:` ({why})", f"write `{name}: {{use: …}}`", say_path=False)
+    if trains and "loss" not in phase.given:
+        faults.add(at or ("trainer",), f"{label} has a trainer but no `loss:`", _LOSS_MEND, say_path=False)
+    for name in ("loss", "advantage", "correction"):
+        if name in phase.given and not trains:
+            what = f"{label} has `{name}:` but no trainer"
+            faults.add(_parts(phase, name), what, f"write `trainer:`, or remove `{name}:`", say_path=False)
+    if "correction" in phase.given and "loss" not in phase.given:
+        faults.add(_parts(phase, "correction"), f"{label} corrects a loss that it does not have", _LOSS_MEND)
+    if phase.many.get("evaluate") and not generates:
+        what = f"{label} evaluates but has no engine to generate with"
+        faults.add(_parts(phase, "evaluate"), what, "write `engine:`, or remove `evaluate:`", say_path=False)
+
+
+_LOSS_MEND = "write `loss: {use: …}`, for rollouts alone remove `trainer:`"
+
+
+def check_run(data: Mapping[str, Any], faults: Faults) -> None:
+    """The same for sections of the whole run."""
+    worked = [name for name in ("engine", "trainer") if _written(data, name)]
+    if worked and not _written(data, "model"):
+        faults.add((worked[0],), "there is no `model:` for it", "write `model: {use: …}`")
+    if not worked:
+        faults.add((), "the recipe has neither an engine nor a trainer", "write `engine:`, `trainer:` or both")
+
+
+def check_needs(phase: PhaseChoice, run: Mapping[str, Chosen], facts: RecipeFacts, faults: Faults) -> None:
+    """Kinds that a chosen component declares to need."""
+    given = {*facts.chosen, *(_KIND_OF.get(name, name) for name in phase.given)}
+    for each in (*run.values(), *phase.all()):
+        for capability in sorted(each.capabilities):
+            kind = capability.removeprefix(NEEDS)
+            if capability.startswith(NEEDS) and kind in KINDS and kind not in given:
+                name = each.ref.name
+                faults.add(each.parts, f"{each.kind} {name!r} needs `{kind}:`, which the recipe lacks", f"add {kind}")
+
+
+_KIND_OF = {"rewards": "reward", "filters": "filter", "evaluate": "evaluator"}
+
+
+def check_arithmetic(phase: PhaseChoice, run: Mapping[str, Chosen], facts: RecipeFacts, faults: Faults) -> None:
+    """Numbers that contradict each other."""
+    schedule = _parts(phase, "schedule")
+    trajectories = facts.groups_per_step * facts.group_size
+    if "trainer" in run and trajectories % facts.optimizer_steps:
+        faults.add(
+            ("trainer", "optimizer_steps"),
+            f"is {facts.optimizer_steps}, which does not divide the {trajectories} trajectories of a step "
+            f"({facts.groups_per_step} groups x {facts.group_size}, {dotted(schedule)})",
+            f"choose a divisor of {trajectories}",
+        )
+    buffer = phase.one.get("buffer")
+    capacity = getattr(buffer.options, "capacity", None) if buffer else None
+    if buffer and isinstance(capacity, int | float) and capacity * facts.groups_per_step < 1:
+        faults.add(
+            (*buffer.parts, "capacity"),
+            f"is {capacity}: times {facts.groups_per_step} groups per step leaves room for no group",
+            f"choose {1 / facts.groups_per_step:g} or more",
+        )
+    if facts.model and "engine" in run and facts.sampling.max_new_tokens >= facts.model.context:
+        faults.add(
+            (*_parts(phase, "generator"), "sampling", "max_new_tokens"),
+            f"is {facts.sampling.max_new_tokens}, but the context of {facts.model.name} is {facts.model.context} "
+            "tokens, prompt included",
+            f"choose a number well below {facts.model.context}",
+        )
+
+
+def check_options(phase: PhaseChoice, run: Mapping[str, Chosen], facts: RecipeFacts, faults: Faults) -> None:
+    """What the components' own options say against the rest of the recipe."""
+    for each in (*run.values(), *phase.all()):
+        check = getattr(each.options, "check", None)
+        if check is None:
+            continue
+        try:
+            sentences = guarded(
+                each.plugin, f"failed to check {each.kind} {each.ref.name!r}", partial(_listed, check, facts)
+            )
+        except PluginError as error:
+            faults.add_plugin(error.problems)
+            continue
+        for sentence in sentences:
+            faults.add(each.parts, sentence)
+
+
+def warnings_of(phase: PhaseChoice, run: Mapping[str, Chosen]) -> list[str]:
+    """What is legal, but worth knowing."""
+    label = f"phase {phase.name!r}: " if phase.parts else ""
+    warnings = []
+    if "advantage" in phase.given and "rewards" not in phase.given:
+        warnings.append(f"{label}no rewards: only trajectories that bring their own reward can be trained on")
+    if "transport" in run and not ("engine" in run and "trainer" in run):
+        warnings.append("the transport has nothing to do: it needs an engine and a trainer")
+    return warnings
+
+
+def _listed(check: Any, facts: RecipeFacts) -> list[str]:
+    return [str(sentence) for sentence in check(facts)]
+
+
+def _written(data: Mapping[str, Any], name: str) -> bool:
+    return data.get(name) is not None
+
+
+def _parts(phase: PhaseChoice, name: str) -> Parts:
+    """Where the phase's section stands, or would."""
+    if name in phase.one:
+        return phase.one[name].parts
+    return (*phase.parts, name)
