@@ -169,6 +169,7 @@ class LocalRuntime:
         self._handles.clear()
         if self._scratch is not None:
             self._scratch.cleanup()
+            self._scratch = None
 
     def _spawn(self, theirs: socket.socket, output: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
