@@ -60,14 +60,11 @@ def comparisons(events: Sequence[Record]) -> dict[str, Comparison]:
 
 
 def _about(folder: RunFolder, status: Mapping[str, Any]) -> str:
-    steps = status.get("steps", {})
     facts = [
         folder.path.name,
         f"started {status.get('started', 'at an unknown time')}",
         f"last written {status['updated']}",
     ]
-    if steps:
-        facts.append(f"{steps.get('done')} of {steps.get('all')} steps")
     if status.get("error"):
         facts.append(f"ended by: {status['error']}")
     return " · ".join(facts)
@@ -75,8 +72,8 @@ def _about(folder: RunFolder, status: Mapping[str, Any]) -> str:
 
 def _cards(status: Mapping[str, Any], metrics: Sequence[Record], events: Sequence[Record]) -> list[str]:
     cards = [_comparison_card(name, found) for name, found in comparisons(events).items()]
-    steps = status.get("steps") or {"done": len(metrics), "all": "?"}
-    cards.append(_card("Steps", f"{steps.get('done')} of {steps.get('all')}", str(status["state"])))
+    done, planned = status.get("steps_done", len(metrics)), status.get("steps", "?")
+    cards.append(_card("Steps", f"{done} of {planned}", str(status["state"])))
     cards += _trend(metrics, "reward/mean", "Reward", "mean of the last step", "{:.3f}")
     cards += _trend(metrics, "loss/total", "Loss", "of the last step", "{:.4g}")
     cards += _trend(metrics, "correction/mismatch", "Mismatch", "mean |r − 1|, engine against trainer", "{:.2g}")

@@ -71,9 +71,10 @@ def read_file(path: Path) -> Iterator[tuple[Group, dict[str, Disposition]]]:
 
 
 def discard_from(folder: Path, step: int) -> None:
-    """Delete the files of steps >= `step`: a resumed run writes them anew. Files without a step stay."""
+    """Delete what a run resumed after `step` batches will write anew: batches >= `step`, and evaluations made after
+    more than `step` batches (the one after exactly `step` came before the checkpoint). Files without a step stay."""
     for path, found in _steps(folder):
-        if found is not None and found >= step:
+        if found is not None and found >= step + _is_evaluation(path):
             path.unlink()
 
 
@@ -95,6 +96,12 @@ def _step_of(path: Path) -> int | None:
         )
     step: Any = metadata.get(b"miles.step", b"").decode()
     return int(step) if step else None
+
+
+def _is_evaluation(path: Path) -> bool:
+    """Whether the file holds nothing but evaluated trajectories."""
+    kinds = pq.read_table(path, columns=["disposition"])["disposition"].unique().to_pylist()
+    return kinds == [Disposition.EVALUATION.value]
 
 
 def _damaged(path: Path, error: Exception) -> RequestError:

@@ -79,7 +79,7 @@ def finished_run(root: Path, steps: int = 12) -> RunFolder:
     folder.recipe.write_text("miles: 1\nseed: 1\nmodel: {use: '<smollm2> & co'}\n")
     plugin = {"name": "torch", "distribution": "miles-plugin-torch", "version": "0.1.0", "record": "ab" * 32}
     folder.lock.write_text(json.dumps({"format": 1, "plugins": [{**plugin, "editable": False}]}))
-    folder.write_status(state="done", steps={"done": steps, "all": steps})
+    folder.write_status(state="done", steps_done=steps, steps=steps)
     metrics.close()
     events.close()
     return folder
