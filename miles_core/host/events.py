@@ -51,7 +51,7 @@ class EventCaller:
             listener.plugin: ListenerUse(listener.plugin) for each in listeners.values() for listener in each
         }
 
-    def emit(self, name: str, **facts: Any) -> None:
+    def emit(self, name: str, /, **facts: Any) -> None:
         """Tell every listener. Raises KeyError for an unknown event or a missing fact: a fault of the caller."""
         expected = EVENTS[name]
         missing = [argument for argument in expected if argument not in facts]

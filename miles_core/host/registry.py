@@ -63,7 +63,7 @@ class Registry:
         self._components = tuple(components)
         self._events = EventCaller(listeners)
 
-    def emit(self, name: str, **facts: Any) -> None:
+    def emit(self, name: str, /, **facts: Any) -> None:
         """Tell every implementation of `miles_<name>`; one that raises is logged and counted, the others go on."""
         self._events.emit(name, **facts)
 
