@@ -3,7 +3,7 @@
     A_i = (R_i - b_i) / (s_i + epsilon)
 
 Sources: DeepSeekMath (arXiv 2402.03300, section 4.1.2, outcome supervision): b = mean and s = std of the group's
-rewards. Dr.GRPO (2503.20783, section 3.2): s left out, `scale: none`. MaxRL (2602.02710): s = the group's mean,
+rewards. Dr.GRPO (2503.20783): s left out, `scale: none`. MaxRL (2602.02710): s = the group's mean,
 `scale: mean`. "Tricks or Traps" (2508.08221): the group's mean with the batch's std, `scale: batch-std`.
 "std" in these papers says neither its degrees of freedom nor its epsilon, and systems differ; here both are options.
 """
@@ -105,14 +105,15 @@ class Grpo:
         if all_equal(rewards):
             return np.zeros(len(rewards))
         if self.options.baseline == "mean":
-            mean = rewards.mean()
-            return (rewards - mean) / self._divisor(rewards, float(mean), batch_std)
+            mean = float(rewards.mean())
+            advantages: Float64 = (rewards - mean) / self._divisor(rewards, mean, batch_std)
+            return advantages
         # G - 1 rewards for each trajectory; groups are small, and a loop keeps the definition in sight
         values = np.empty(len(rewards))
         for place, reward in enumerate(rewards):
             others = np.delete(rewards, place)
-            mean = others.mean()
-            values[place] = (reward - mean) / self._divisor(others, float(mean), batch_std)
+            mean = float(others.mean())
+            values[place] = (reward - mean) / self._divisor(others, mean, batch_std)
         return values
 
     def _divisor(self, compared: Float64, mean: float, batch_std: float) -> float:

@@ -3,7 +3,8 @@
 With d = log p - log p_ref (policy minus reference), for tokens sampled from p, the expectation of
 k1 = d, k3 = exp(-d) - 1 + d is KL(p || p_ref), and k2 = d^2 / 2 is close to it for small d.
 Sources: http://joschu.net/blog/kl-approx.html; k3 in the loss: GRPO (arXiv 2402.03300, equation 4). The gradients
-differ from those of the KL: on-policy, that of k1 is 0 in expectation and that of k2 is the KL's own (2506.09477).
+differ from that of the KL: on-policy, that of k1 is 0 in expectation, that of k2 is the KL's own, and that of k3 is the
+gradient of KL(p_ref || p), the other direction (2506.09477).
 """
 
 from __future__ import annotations

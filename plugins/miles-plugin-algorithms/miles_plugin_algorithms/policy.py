@@ -4,8 +4,10 @@
     loss = -w * min(r * A, clip(r, 1 - low, 1 + high) * A)  +  weight * KL
 
 Sources: PPO (arXiv 1707.06347, equation 7). GRPO (DeepSeekMath, 2402.03300, equation 3): the same with a KL term in the
-loss. DAPO (2503.14476, equation 8): low and high differ. Dual clip (1912.09729, equation 5): with A < 0 the loss is at
+loss. DAPO (2503.14476, "Clip-Higher"): low and high differ. Dual clip (1912.09729): with A < 0 the loss is at
 most -c * A. GSPO (2507.18071, equations 5 to 7): r is the geometric mean over the sequence, one for all its tokens.
+`kl.unbiased` (DeepSeek-V3.2, 2512.02556): the KL estimate times the token's r, so that its expectation over the old
+policy's tokens, and the gradient of that, are those of the KL under the current policy.
 w is the importance correction of the mismatch (decoupled PPO, 2110.00641): it multiplies the clipped term only.
 
 Nothing that is not finite is repaired: a ratio that is NaN, or that overflows, becomes the token's value, even where
@@ -53,7 +55,7 @@ class PolicyLoss:
         clip_fraction_high                  tokens with A > 0 whose r rose above 1 + high
         clip_fraction                       both; clip_fraction_dual beside it where a dual clip is set
         old_kl_k1, old_kl_k3                estimates of KL(old || current) from tokens that the old policy sampled
-        reference_kl                        the estimator's value, where the loss has a reference
+        reference_kl                        the KL as it enters the loss, without its weight; where it has one
         """
         token_log_ratio = inputs.logprobs - inputs.old_logprobs
         log_ratio = token_log_ratio
@@ -68,6 +70,8 @@ class PolicyLoss:
         if self.needs_reference:
             assert inputs.reference_logprobs is not None, "needs_reference is True: the trainer gives them"
             kl = reference_kl(self.options.kl.estimator, inputs.logprobs, inputs.reference_logprobs)
+            if self.options.kl.unbiased:
+                kl = kl * torch.exp(token_log_ratio)
             values = values + self.options.kl.weight * kl
             metrics["reference_kl"] = kl.detach()
         return TokenTerms(values=values, means=metrics, maxima={"ratio_max": ratio.detach()})

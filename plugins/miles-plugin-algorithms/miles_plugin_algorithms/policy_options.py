@@ -11,9 +11,9 @@ from miles_core import Options
 from miles_plugin_algorithms.reduction import ReduceOptions
 
 ESTIMATORS = {
-    "k1": "k1 = d; as a loss its expected gradient is 0 on-policy, so it is measured rather than held down",
-    "k2": "k2 = d^2 / 2; its expected gradient on-policy is that of the KL",
-    "k3": "k3 = exp(-d) - 1 + d; never negative",
+    "k1": "k1 = d (its gradient alone is 0 in expectation on-policy: it needs `unbiased` to hold the policy)",
+    "k2": "k2 = d^2 / 2 (its gradient is that of the KL in expectation on-policy)",
+    "k3": "k3 = exp(-d) - 1 + d (its gradient is that of KL(reference || policy) in expectation on-policy)",
 }
 """Estimator -> its formula in words, d = log-prob of the policy minus log-prob of the reference."""
 
@@ -24,6 +24,10 @@ class KlOptions(Options):
     estimator: Literal["k1", "k2", "k3"] = Field(default="k3", description="k1 = d, k2 = d^2/2, k3 = exp(-d) - 1 + d")
     weight: float = Field(
         default=0.0, ge=0, allow_inf_nan=False, description="its factor in the loss; 0: no reference is loaded"
+    )
+    unbiased: bool = Field(
+        default=False,
+        description="multiply it with the token's ratio to the old policy, gradient through both (DeepSeek-V3.2)",
     )
 
 
@@ -75,7 +79,8 @@ class PolicyOptions(ReduceOptions):
     def _kl_card(self) -> str:
         if self.kl.weight == 0:
             return "none (weight 0): no reference model is loaded"
+        times = "; times the token's ratio to the old policy, gradient through both" if self.kl.unbiased else ""
         return (
-            f"{self.kl.weight:g} x {ESTIMATORS[self.kl.estimator]}; d = log-prob of the policy minus log-prob of the "
-            "reference, a term of the loss (not of the reward)"
+            f"{self.kl.weight:g} x {ESTIMATORS[self.kl.estimator]}{times}; d = log-prob of the policy minus log-prob "
+            "of the reference, a term of the loss (not of the reward)"
         )

@@ -2,8 +2,8 @@
 
     sequence-mean    w = 1 / (N * n_k)   GRPO (DeepSeekMath, arXiv 2402.03300, equation 3): mean over a trajectory's
                                          tokens, then mean over trajectories
-    token-mean       w = 1 / M           DAPO (2503.14476, equation 8): every token of the step counts alike
-    constant-length  w = 1 / (N * L)     Dr.GRPO (2503.20783, section 3.2): a constant L instead of the length
+    token-mean       w = 1 / M           DAPO (2503.14476, "token-level loss"): every token of the step counts alike
+    constant-length  w = 1 / (N * L)     Dr.GRPO (2503.20783): a constant L instead of the length
 
 N: trajectories of the step with at least one sampled token. n_k: sampled tokens of trajectory k, over all its
 sequences. M: sampled tokens of the step. The weights depend on masks alone, so they are known before any forward pass

@@ -2,7 +2,7 @@
 
     A_i = R_i - (1 / (G - 1)) * sum over j != i of R_j  =  G / (G - 1) * (R_i - mean(R))
 
-Source: "Back to Basics" (arXiv 2402.14740, section 3.2, REINFORCE leave-one-out).
+Source: "Back to Basics" (arXiv 2402.14740, REINFORCE leave-one-out).
 """
 
 from __future__ import annotations
@@ -61,4 +61,5 @@ class Rloo:
             return rewards if self.options.singleton == "raw" else np.zeros(1)
         if all_equal(rewards):
             return np.zeros(size)
-        return (rewards - rewards.mean()) * (size / (size - 1))
+        advantages: Float64 = (rewards - rewards.mean()) * (size / (size - 1))
+        return advantages
