@@ -40,6 +40,12 @@ class DataOptions(Options):
     )
     system: str = Field(default="", description="system message before each task (default: none)")
     prompt: str = Field(default=QUESTION, description="the user message; {question} stands for the generated question")
+    examples: NonNegativeInt = Field(
+        default=0,
+        le=64,
+        description="solved tasks before each task, as earlier turns of the conversation: the same ones for all tasks, "
+        "and never themselves trained on or held out",
+    )
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -71,7 +77,10 @@ class DataOptions(Options):
         return prompt
 
     def card(self) -> Mapping[str, str]:
-        return {"held-out tasks": f"{self.held_out} distinct prompts, seed {self.held_out_seed}, never trained on"}
+        examples = {"solved examples in each prompt": str(self.examples)} if self.examples else {}
+        return examples | {
+            "held-out tasks": f"{self.held_out} distinct prompts, seed {self.held_out_seed}, never trained on"
+        }
 
 
 class RewardOptions(Options):

@@ -3,7 +3,11 @@
 The file names its splitting rule `smollm`. In llama.cpp that is two regular expressions, applied one after the other:
 `\\p{N}`, so that every digit stands alone, then GPT-2's. `Digits` followed by `ByteLevel` is the same in the tokenizers
 library, and what the model was trained with. (transformers' own GGUF import leaves the first out. The merges were
-learned on text that was split, so none joins ASCII digits; a test compares the two.)
+learned on text that was split, so none joins ASCII digits and the two differ only around spaces before digits and on
+other numerals; a test compares them.)
+
+The vocabulary has no token for a few bytes (six control characters; what only code points from U+40000 on are spelt
+with): as with the original tokenizer, such a byte is left out.
 """
 
 from __future__ import annotations
