@@ -143,9 +143,10 @@ def place_of(error: BaseException) -> str:
     """`file:line` of the plugin's code where it happened; "" when there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
-    ours = str(Path(__file__).parent)
+    core = Path(__file__).parent.parent
+    ours = (str(core / "host"), str(core / "recipe"))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(("<", ours)) and "importlib" not in Path(frame.filename).parts:
+        if not frame.filename.startswith(("<", *ours)) and "importlib" not in Path(frame.filename).parts:
             return f"{frame.filename}:{frame.lineno}"
     return ""
 

@@ -36,6 +36,7 @@ class Chosen:
     options       the validated instance of the options model
     owner         whose defaults its options have, for people
     why           why this one, when the recipe left it open
+    implied       options that `use` itself says (the path of a function): not written beside it
     """
 
     parts: Parts
@@ -47,6 +48,7 @@ class Chosen:
     owner: str
     plugin: InstalledPlugin
     why: str = ""
+    implied: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -85,6 +87,9 @@ class Chooser:
         except MilesError as error:
             self._faults.add_error((*parts, "use"), error)
             return None
+        for key in given:
+            if key in section.options:
+                self._faults.add((*parts, key), "is not a known key", "`use` says it already")
         try:
             options = guarded(
                 found.plugin,
@@ -108,6 +113,7 @@ class Chooser:
             owner=f"{kind} {found.component.name} of {found.plugin.distribution or 'research code'}",
             plugin=found.plugin,
             why=why,
+            implied=tuple(given),
         )
 
     def _find(self, kind: str, use: str, from_core: bool) -> tuple[Registered, Mapping[str, Any]]:

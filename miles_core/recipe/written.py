@@ -80,7 +80,8 @@ def _section(chosen: Chosen, core: Mapping[str, Any] | None = None) -> dict[str,
         keys["sampling"] = section.sampling.model_dump()
     if isinstance(section, EngineSection):
         keys["replicas"] = section.replicas
-    return {"use": chosen.use, **keys, **chosen.ref.options}
+    options = {key: value for key, value in chosen.ref.options.items() if key not in chosen.implied}
+    return {"use": chosen.use, **keys, **options}
 
 
 def sources_of(data: Mapping[str, Any], document: Document, choices: Sequence[Chosen]) -> dict[str, Source]:

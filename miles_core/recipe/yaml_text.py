@@ -147,6 +147,17 @@ def _hint(text: str, mark: Mark) -> str:
     return "close what is open: brackets, quotes; write `key: value` with a space after the colon"
 
 
+class _CoreDumper(yaml.SafeDumper):
+    """PyYAML's writer, quoting text by the rules that `_CoreLoader` reads by."""
+
+    yaml_implicit_resolvers: dict[Any, Any] = _CoreLoader.yaml_implicit_resolvers
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """YAML text that `parse` reads back to equal data."""
+    return yaml.dump(dict(data), Dumper=_CoreDumper, sort_keys=False, allow_unicode=True)
+
+
 def plain(value: Any, parts: Parts = ()) -> Any:
     """A value given from Python as JSON data: tuples become lists, paths text. Raises RequestError naming the place."""
     if isinstance(value, Mapping):
