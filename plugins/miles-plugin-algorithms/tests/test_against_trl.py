@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from miles_plugin_algorithms.correction import ClipOrPop, TruncatedImportance
+from miles_plugin_algorithms.correction_options import PopOptions, TisOptions
 from miles_plugin_algorithms.grpo import Grpo, GrpoOptions
 from miles_plugin_algorithms.policy import PolicyLoss
 from miles_plugin_algorithms.policy_options import PolicyOptions
@@ -29,6 +31,7 @@ COMPLETIONS = [[4, 5, 12], [6, 12], [7, 8, 9, 12], [12], [4, 4, 4, 4], [5, 12], 
 REWARDS = [1.0, 0.0, 0.0, 0.0, 0.5, 0.25, 1.0, 0.0]
 GROUP = 4
 LONGEST = 4
+ENGINE_LOGPROB = -3.0
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def trainer(tmp_path_factory):
         rollout_func=lambda prompts, _: {
             "prompt_ids": [PROMPT] * len(COMPLETIONS),
             "completion_ids": COMPLETIONS,
-            "logprobs": [[-1.0] * len(ids) for ids in COMPLETIONS],
+            "logprobs": [[ENGINE_LOGPROB] * len(ids) for ids in COMPLETIONS],
         },
     )
     result.model.double().train()
@@ -144,6 +147,28 @@ def test_advantages(theirs, ours, plain, context):
     got = Grpo(GrpoOptions(scale=ours, ddof=1, epsilon=1e-4), context).compute(our_groups())
     values = [float(got[f"t{i}"][0][len(PROMPT)]) for i in range(len(COMPLETIONS))]
     np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "bounds", "correction"),
+    [
+        ("token_truncate", (0.0, 2.0), TruncatedImportance(TisOptions(), None)),
+        ("token_truncate", (0.8, 1.2), TruncatedImportance(TisOptions(bounds=(0.8, 1.2)), None)),
+        ("token_mask", (0.5, 5.0), ClipOrPop(PopOptions(), None)),
+    ],
+)
+def test_importance_weights(theirs, bounds, correction, plain):
+    plain.use_vllm = plain.vllm_importance_sampling_correction = True
+    plain._last_loaded_step = plain.state.global_step  # or it would send weights to a server that is not there
+    plain.vllm_importance_sampling_mode = theirs
+    plain.vllm_importance_sampling_clip_min, plain.vllm_importance_sampling_clip_max = bounds
+    expected = generated(plain)["importance_sampling_ratio"]
+    with torch.no_grad():
+        log_ratio = our_logprobs(plain.model) - ENGINE_LOGPROB
+    terms = correction.correct(log_ratio, torch.zeros(len(log_ratio), dtype=torch.int64))
+    sampled = padded(torch.ones_like(log_ratio)) > 0
+    np.testing.assert_allclose(padded(terms.values)[sampled], expected[sampled], rtol=1e-6)
+    assert 0 < float(terms.means["clipped"].mean()) < 1
 
 
 CASES = {

@@ -106,7 +106,7 @@ def test_kl_estimators_agree_with_the_exact_kl_in_expectation():
 
 
 def test_kl_gradients_are_what_the_card_says():
-    """Enumerating every token: k1's expected gradient is 0, k2's that of the KL, k3's that of the KL's other direction."""
+    """Enumerating every token: k1's expected gradient is 0, k2's that of the KL, k3's that of its other direction."""
     from miles_plugin_algorithms.kl import reference_kl
 
     logits = torch.tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
