@@ -11,7 +11,8 @@ embedding) is j in either case. `packed_attention` lets a suffix attend to its p
 state is the one that the row alone would have.
 
 Which rows share is decided for the rows of a group that lie in the same micro-batch: sorted, rows with a long common
-prefix are neighbours, and a dynamic programme cuts the sorted list into blocks so that the fewest tokens are left.
+prefix are neighbours, and a dynamic programme makes that cut of the sorted list into blocks which leaves the fewest
+tokens. A group whose rows all start with one prompt is one block.
 """
 
 from __future__ import annotations
