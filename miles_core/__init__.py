@@ -37,7 +37,7 @@ _HOME = {
         "Delivery Form Precision TensorInfo Transport UpdateManifest UpdateTarget WeightSource WireTensor"
     ),
     "miles_core.hookspecs": "HOOK_API_VERSION hookimpl",
-    "miles_core.loop.api": "Run run",
+    "miles_core.loop.api": "Run export resume run",
     "miles_core.weights.model_cache": "cache_root check_made make_once",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -153,6 +153,8 @@ if TYPE_CHECKING:
     )
     from miles_core.loop.api import (
         Run as Run,
+        export as export,
+        resume as resume,
         run as run,
     )
     from miles_core.types.batch import (

@@ -222,4 +222,5 @@ async def _unscored(group: Group) -> Group:
 
 
 def _owner(ref: ComponentRef) -> str:
-    return f"{ref.distribution} {ref.version}".strip() or ref.factory
+    """Whose code it is: a distribution, or the module of research code."""
+    return f"{ref.distribution} {ref.version}".strip() or str(ref.options.get("path", ref.factory))

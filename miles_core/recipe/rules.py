@@ -108,7 +108,8 @@ def check_arithmetic(phase: PhaseChoice, run: Mapping[str, Chosen], facts: Recip
             f"is {capacity}: times {facts.groups_per_step} groups per step leaves room for no group",
             f"choose {1 / facts.groups_per_step:g} or more",
         )
-    if facts.model and "engine" in run and facts.sampling.max_new_tokens >= facts.model.context:
+    samples = "no-engine" not in facts.capabilities.get("generator", frozenset())
+    if facts.model and "engine" in run and samples and facts.sampling.max_new_tokens >= facts.model.context:
         faults.add(
             (*_parts(phase, "generator"), "sampling", "max_new_tokens"),
             f"is {facts.sampling.max_new_tokens}, but the context of {facts.model.name} is {facts.model.context} "
