@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ def guarded(arguments: Sequence[str]) -> int:
     """Run the command line `arguments` and return the exit code."""
     words, wants_traceback = _without_flag(arguments)
     wants_traceback = wants_traceback or os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
+    warnings.formatwarning = _plain_warning
     try:
         from miles_core.cli.app import command_line
 
@@ -36,6 +38,13 @@ def guarded(arguments: Sequence[str]) -> int:
         kept = "" if wants_traceback else f"\n  mend: this is a defect; please report it with {_keep(error)}"
         return _report(f"error: unexpected {type(error).__name__}: {error}{kept}", error, EXIT_FAILED, wants_traceback)
     return code
+
+
+def _plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Warnings are for the person at the keyboard, who does not want the line that raised them."""
+    return f"warning: {message}\n"
 
 
 def _without_flag(arguments: Sequence[str]) -> tuple[list[str], bool]:

@@ -100,7 +100,7 @@ def _step_of(path: Path) -> int | None:
 
 def _is_evaluation(path: Path) -> bool:
     """Whether the file holds nothing but evaluated trajectories."""
-    kinds = pq.read_table(path, columns=["disposition"])["disposition"].unique().to_pylist()
+    kinds: list[str] = pq.read_table(path, columns=["disposition"])["disposition"].unique().to_pylist()
     return kinds == [Disposition.EVALUATION.value]
 
 
