@@ -84,7 +84,6 @@ def matching(plugins: Iterable[InstalledPlugin], name: str) -> list[InstalledPlu
 
 
 def _unknown(index: Index, name: str) -> Problem:
-    known = sorted({plugin.name for plugin in index.plugins} | {plugin.distribution for plugin in index.plugins})
     shadowed = matching(index.shadowed, name)
     if shadowed:
         plugin = shadowed[0]
@@ -93,9 +92,9 @@ def _unknown(index: Index, name: str) -> Problem:
             f"{plugin.shadowed_by}, which comes earlier on the import path",
             mend="remove or refresh the earlier one",
         )
-    nearest = difflib.get_close_matches(normalise(name), known, n=1)
-    package = normalise(name.partition(":")[0])
-    package = package if package.startswith("miles-") else NAMING_CONVENTION + package
+    short = normalise(name.partition(":")[0]).removeprefix(NAMING_CONVENTION)
+    nearest = difflib.get_close_matches(short, sorted({plugin.name for plugin in index.plugins}), n=1)
+    package = short if short.startswith("miles-") else NAMING_CONVENTION + short
     install = f"install it: pip install {package}"
     listed = ", ".join(sorted({plugin.name for plugin in index.plugins} - {"core"})) or "none"
     return Problem(

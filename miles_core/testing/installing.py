@@ -1,0 +1,64 @@
+"""Installed distributions made up on the spot: real modules and real metadata in a folder like site-packages."""
+
+from __future__ import annotations
+
+import hashlib
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class SitePackages:
+    """A folder to put on the import path. What is added to it is found, imported and broken like the real thing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def module(self, name: str, source: str) -> Path:
+        """Write a module; the packages above it are made as needed."""
+        parts = name.split(".")
+        package = self.folder
+        for part in parts[:-1]:
+            package = package / part
+            package.mkdir(exist_ok=True)
+            (package / "__init__.py").touch()
+        file = package / f"{parts[-1]}.py"
+        file.write_text(textwrap.dedent(source), encoding="utf-8")
+        return file
+
+    def distribution(
+        self,
+        name: str,
+        version: str = "1.0",
+        *,
+        plugins: Mapping[str, str] | None = None,
+        provides: Sequence[str] = (),
+        requires: Sequence[str] = (),
+        summary: str = "made up for a test",
+        egg: bool = False,
+    ) -> Path:
+        """Write the metadata of a distribution: dist-info as an installer does, or the egg-info of a source folder."""
+        stem = name.replace("-", "_")
+        folder = self.folder / (f"{stem}.egg-info" if egg else f"{stem}-{version}.dist-info")
+        folder.mkdir()
+        headers = [f"Name: {name}", f"Version: {version}", f"Summary: {summary}"]
+        headers += [f"Requires-Dist: {each}" for each in requires]
+        metadata = "\n".join(["Metadata-Version: 2.1", *headers, "", "A description.\n\nName: not-this-one\n"])
+        (folder / ("PKG-INFO" if egg else "METADATA")).write_text(metadata, encoding="utf-8")
+        lines = ["[miles.plugins]", *(f"{key} = {value}" for key, value in (plugins or {}).items())]
+        lines += ["", "[miles.provides]", *(f"{each} = {stem}" for each in provides)]
+        (folder / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if not egg:
+            digest = hashlib.sha256(metadata.encode()).hexdigest()
+            (folder / "RECORD").write_text(f"{folder.name}/METADATA,sha256={digest},{len(metadata)}\n")
+        return folder
+
+    def plugin(self, name: str, source: str, version: str = "1.0", **metadata: Sequence[str]) -> Path:
+        """A whole plugin: distribution `miles-plugin-<name>` with the entry point `name` and one module."""
+        module = f"miles_plugin_{name.replace('-', '_')}"
+        self.module(module, source)
+        provides, requires = metadata.get("provides", ()), metadata.get("requires", ())
+        return self.distribution(
+            f"miles-plugin-{name}", version, plugins={name: module}, provides=provides, requires=requires
+        )
