@@ -107,7 +107,7 @@ class DenseStaging:
         return DenseWeights(layers, vector(hidden), head, table)
 
     def _place(self, module: str) -> tuple[str, int, int, bool]:
-        """Of a layer's projection: the fused matrix it lies in, its first row there, its rows, whether it is rotated."""
+        """Of a layer's projection: the fused matrix it lies in, its first row there, its rows, whether it rotates."""
         shape = self._shape
         return {
             "self_attn.q_proj": ("qkv", 0, shape.q_size, True),

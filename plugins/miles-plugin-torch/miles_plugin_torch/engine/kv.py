@@ -1,7 +1,7 @@
 """KV memory of bounded size: rows of running requests, and stored prefixes that later requests reuse.
 
-A running request owns one row of a *slab*: for each layer a tensor [rows, 2 · kv_heads, capacity, d] (keys, then values).
-Requests of about the same capacity share a slab; its rows in use are always the first ones, so that a decode step
+A running request owns one row of a *slab*: for each layer a tensor [rows, 2 · kv_heads, capacity, d] (keys, then
+values). Requests of about the same capacity share a slab; its rows in use are always the first ones, so that a decode step
 attends to a slab with one call and no gathering. A *prefix* is the KV of a token sequence that was computed once: a
 prompt, or a finished turn. Rows are filled from prefixes by copying, which costs a thousandth of computing them.
 

@@ -206,9 +206,9 @@ class Scheduler:
     def _leave(self, live: Live) -> None:
         """A request ended: keep what it computed for a next turn, and give back what it held."""
         slot = live.slot
-        if slot is not None and live.error is None and self._options.prefix_cache:
-            if slot.length > len(live.request.tokens):
-                self.memory.keep(live.sequence()[: slot.length], slot)
+        keep = self._options.prefix_cache and live.error is None
+        if keep and slot is not None and slot.length > len(live.request.tokens):
+            self.memory.keep(live.sequence()[: slot.length], slot)
         self.remove(live)
 
     def _release(self, live: Live) -> None:
