@@ -1,6 +1,7 @@
 """The command line: every command's arguments and help. What a command does is imported when it is called.
 
-Typer is used without rich, and nothing else is imported here: `miles --help` is read many times a day.
+Typer is used without rich, and nothing else is imported here: `miles --help` is read many times a day. There are no
+options of the program as a whole, since typer imports pydantic to read the first one (`guard` and `entry` take those).
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ _SETTINGS: dict[str, Any] = {
     "context_settings": {"help_option_names": ["-h", "--help"]},
 }
 
-app = typer.Typer(help="Reinforcement-learning post-training of language models, from plugins.", **_SETTINGS)
+app = typer.Typer(
+    help="Reinforcement-learning post-training of language models, from plugins.",
+    epilog="miles --version prints the version. Any command takes --traceback (or set MILES_TRACEBACK=1).",
+    **_SETTINGS,
+)
 recipes = typer.Typer(help="Recipes: list them, show one, print their JSON Schema.", **_SETTINGS)
 plugins = typer.Typer(help="Installed plugins.", **_SETTINGS)
 runs = typer.Typer(help="Runs: list them, show one, export its model.", **_SETTINGS)
@@ -44,16 +49,6 @@ def command_line(arguments: Sequence[str]) -> int:
     words = list(arguments) or ["--help"]
     result = typer.main.get_command(app).main(args=words, prog_name="miles", standalone_mode=False)
     return result if isinstance(result, int) else 0
-
-
-@app.callback()
-def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-    traceback: Annotated[
-        bool, typer.Option("--traceback", help="Print tracebacks of errors (or set MILES_TRACEBACK=1).")
-    ] = False,
-) -> None:
-    """Never called with either option: both are taken before the parser sees them."""
 
 
 @app.command(epilog="Example: miles run recipes/quickstart.yaml --set steps=4")

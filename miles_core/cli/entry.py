@@ -10,7 +10,7 @@ import sys
 def main() -> int:
     """Run the command of `sys.argv` and return its exit code."""
     arguments = sys.argv[1:]
-    if arguments == ["--version"]:
+    if arguments[:1] == ["--version"]:
         from miles_core import __version__
 
         sys.stdout.write(f"miles {__version__}\n")

@@ -19,7 +19,7 @@ def guarded(arguments: Sequence[str]) -> int:
     """Run the command line `arguments` and return the exit code."""
     words, wants_traceback = _without_flag(arguments)
     wants_traceback = wants_traceback or os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
-    warnings.formatwarning = _plain_warning
+    warnings.formatwarning = _plain_warning  # type: ignore[assignment]  # it is called by position
     try:
         from miles_core.cli.app import command_line
 
@@ -40,9 +40,7 @@ def guarded(arguments: Sequence[str]) -> int:
     return code
 
 
-def _plain_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-) -> str:
+def _plain_warning(message: Warning | str, *_where: object) -> str:
     """Warnings are for the person at the keyboard, who does not want the line that raised them."""
     return f"warning: {message}\n"
 

@@ -43,7 +43,7 @@ def evaluation_line(name: str, facts: Mapping[str, Any]) -> str:
     """One evaluation, before and after, with the paired 95 % interval of the difference."""
     if "before" not in facts:
         return f"evaluation {name}: skipped {facts.get('skipped')} times: {facts.get('why')}"
-    if facts.get("first_version") == facts.get("last_version"):
+    if facts["first_version"] == facts["last_version"]:
         return f"evaluation {name}: {facts['before']:.3f} ({facts['n']} tasks)"
     interval = "" if facts["low"] is None else f" [{facts['low']:+.3f}, {facts['high']:+.3f}]"
     skipped = f"; {facts['skipped']} skipped" if facts.get("skipped") else ""
