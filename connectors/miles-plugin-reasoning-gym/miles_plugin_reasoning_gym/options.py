@@ -33,7 +33,7 @@ class DataOptions(Options):
     seed: NonNegativeInt | None = Field(default=None, description="seed of the training tasks (default: the run's)")
     epochs: PositiveInt | None = Field(default=None, description="end after this many epochs (default: never)")
     held_out: NonNegativeInt = Field(
-        default=256, description="held-out tasks: of distinct prompts, none of which is ever a training prompt"
+        default=128, description="held-out tasks: of distinct prompts, none of which is ever a training prompt"
     )
     held_out_seed: NonNegativeInt = Field(
         default=0, description="seed of the held-out tasks; apart from the run's, so that seeds compare on equal tasks"
