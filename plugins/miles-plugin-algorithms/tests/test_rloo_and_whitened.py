@@ -84,6 +84,13 @@ def test_what_has_no_sampled_token_does_not_count_in_the_whitening(whiten_over, 
     np.testing.assert_allclose(result["g0-0"][0][1], make.values(whitened, plain)[0], rtol=1e-6)
 
 
+def test_whitening_is_zero_when_only_what_is_not_trained_on_differs(make, context):
+    """The counted deviations are equal, so their variance is 0: with epsilon 0 the division would give NaN."""
+    whitened = ReinforcePlusPlusBaseline(ReinforcePlusPlusBaselineOptions(epsilon=0.0), context)
+    result = whitened.compute([make.group([1, 1, 0], masks=[[0, 1], [0, 1, 1], [0, 0]])])
+    assert [result[f"g0-{i}"][0].tolist() for i in range(3)] == [[0, 0], [0, 0, 0], [0, 0]]
+
+
 @given(
     batches=st.lists(REWARDS, min_size=1, max_size=4),
     lengths=st.lists(st.integers(1, 5), min_size=40, max_size=40),
