@@ -1,7 +1,7 @@
 """The command line: every command's arguments and help. What a command does is imported when it is called.
 
-Typer is used without rich, and nothing else is imported here: `miles --help` is read many times a day. There are no
-options of the program as a whole, since typer imports pydantic to read the first one (`guard` and `entry` take those).
+Typer is used without rich, and nothing else is imported here: `miles --help` is read many times a day.
+`--version` and `--traceback` are taken before the parser sees them (`entry`, `guard`).
 """
 
 from __future__ import annotations

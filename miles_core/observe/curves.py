@@ -29,7 +29,7 @@ def charts(metrics: Sequence[Record], events: Sequence[Record]) -> str:
                 "sampled tokens of a trajectory",
                 [_curve(metrics, "rollout/length_mean", "mean"), _curve(metrics, "rollout/length_max", "longest", 3)],
             ),
-            line_chart("Gradient norm", "of all trained weights", [_curve(metrics, "trainer/grad_norm", "norm")]),
+            line_chart("Gradient norm", "before clipping", [_curve(metrics, "trainer/grad_norm", "norm")]),
             line_chart("Speed", "tokens a second", [_curve(metrics, "time/tokens_per_second", "tokens/s", 2)]),
             share_chart("Time", "seconds of a step", _times(metrics), unit=" s"),
         ]
