@@ -36,8 +36,7 @@ class _Correction:
     def correct(self, log_ratio: Tensor, row: Tensor) -> TokenTerms[Tensor]:
         log_ratio = log_ratio.detach()
         token_ratio = torch.exp(log_ratio)
-        compared_log = means_over_rows(log_ratio, row) if self.level == "sequence" else log_ratio
-        compared = torch.exp(compared_log)
+        compared = token_ratio if self.level == "token" else torch.exp(means_over_rows(log_ratio, row))
         outside = (compared < self.low) | (compared > self.high)
         means = {
             "ratio_mean": token_ratio,
@@ -48,8 +47,7 @@ class _Correction:
         if self.level == "sequence":
             means["sequence_ratio_mean"] = compared
             maxima["sequence_ratio_max"] = compared
-        weights = pass_on_nonfinite(self._weigh(compared, outside), compared_log, compared)
-        weights = pass_on_nonfinite(weights, log_ratio, token_ratio)
+        weights = pass_on_nonfinite(self._weigh(compared, outside), log_ratio, token_ratio)
         return TokenTerms(values=weights, means=means, maxima=maxima)
 
     def _weigh(self, ratio: Tensor, outside: Tensor) -> Tensor:

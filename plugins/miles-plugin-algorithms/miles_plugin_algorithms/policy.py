@@ -10,8 +10,9 @@ most -c * A. GSPO (2507.18071, equations 5 to 7): r is the geometric mean over t
 policy's tokens, and the gradient of that, are those of the KL under the current policy.
 w is the importance correction of the mismatch (decoupled PPO, 2110.00641): it multiplies the clipped term only.
 
-Nothing that is not finite is repaired: a ratio that is NaN, or that overflows, becomes the token's value, even where
-clipping would have hidden it, so that the trainer stops the step and names the trajectory.
+Nothing that is not finite is repaired: a token's ratio that is NaN, or that overflows, becomes the token's value, even
+where clipping or the mean over a sequence would have hidden it, so that the trainer stops the step and names the
+trajectory.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class PolicyLoss:
         reference_kl                        the KL as it enters the loss, without its weight; where it has one
         """
         token_log_ratio = inputs.logprobs - inputs.old_logprobs
-        log_ratio = token_log_ratio
+        token_ratio = torch.exp(token_log_ratio)
+        ratio = token_ratio
         if self.options.level == "sequence":
-            log_ratio = means_over_rows(token_log_ratio, inputs.row)
-        ratio = torch.exp(log_ratio)
+            ratio = torch.exp(means_over_rows(token_log_ratio, inputs.row))
         values = -self._surrogate(ratio, inputs.advantages) * inputs.correction
-        values = pass_on_nonfinite(values, log_ratio, ratio)
+        values = pass_on_nonfinite(values, token_log_ratio, token_ratio)
 
         metrics = self._clip_metrics(ratio.detach(), inputs.advantages)
         metrics |= _old_kl(token_log_ratio.detach())
@@ -71,7 +72,7 @@ class PolicyLoss:
             assert inputs.reference_logprobs is not None, "needs_reference is True: the trainer gives them"
             kl = reference_kl(self.options.kl.estimator, inputs.logprobs, inputs.reference_logprobs)
             if self.options.kl.unbiased:
-                kl = kl * torch.exp(token_log_ratio)
+                kl = kl * token_ratio
             values = values + self.options.kl.weight * kl
             metrics["reference_kl"] = kl.detach()
         return TokenTerms(values=values, means=metrics, maxima={"ratio_max": ratio.detach()})

@@ -17,7 +17,7 @@ def means_over_rows(values: Tensor, row: Tensor) -> Tensor:
 
 
 def pass_on_nonfinite(values: Tensor, log_ratio: Tensor, ratio: Tensor) -> Tensor:
-    """`values` where the ratio and its logarithm are finite; elsewhere what is not finite itself.
+    """`values` where the token's ratio and its logarithm are finite; elsewhere what is not finite itself. All [T].
 
     Clamping would turn an infinite ratio into an ordinary number. A ratio beyond the range of its dtype (in float32:
     log-probs that differ by more than 88) says that two computations of the same thing do not belong together, and the

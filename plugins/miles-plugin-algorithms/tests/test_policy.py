@@ -308,6 +308,14 @@ def test_what_is_not_finite_is_never_hidden(level, advantage, current, inputs, c
     assert float(values[1]) == -advantage
 
 
+def test_one_broken_token_is_not_hidden_by_the_mean_of_its_sequence(inputs, context):
+    given_inputs = inputs(
+        torch.tensor([-1.0, -201.0]), torch.tensor([-101.0, -101.0]), advantages=torch.ones(2), correction=torch.ones(2)
+    )
+    values = loss(context, level="sequence").per_token(given_inputs).values  # log-ratios +100 and -100: the mean is 0
+    assert not math.isfinite(float(values[0]))
+
+
 def test_a_reference_that_overflows_is_infinite(inputs, context):
     terms = loss(context, kl={"weight": 0.1}).per_token(
         inputs(torch.tensor([-200.0]), advantages=torch.ones(1), correction=torch.ones(1), reference=torch.zeros(1))
