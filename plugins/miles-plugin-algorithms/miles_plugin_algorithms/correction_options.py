@@ -32,7 +32,7 @@ class CorrectionOptions(Options):
     )
 
     def _card(self, weight: str) -> Mapping[str, str]:
-        ratio = "trainer's / engine's probability of the token, both under the weights that the batch starts with"
+        ratio = "the trainer's probability of the token at the start of the batch / the engine's when it sampled it"
         if self.level == "sequence":
             ratio += "; its geometric mean over the sampled tokens of a sequence, the same for all of them"
         return {
