@@ -24,11 +24,13 @@ NAMING_CONVENTION = "miles-plugin-"
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why one entry of the list cannot be enabled. `position` is its index in the list; `broken` tells a fault of the
-    plugin (exit code 3) from one of the request (exit code 2)."""
+    plugin (exit code 3) from one of the request (exit code 2); `meant` are the distributions that the entry most
+    likely stands for, so that what they provide is not reported missing a second time."""
 
     position: int
     problem: Problem
     broken: bool = False
+    meant: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,13 @@ def decide(index: Index, names: Sequence[str], core_version: str = miles_core.__
     refusals = []
     for position, name in enumerate(names):
         candidates = matching(index.plugins, name)
+        meant = tuple(plugin.distribution for plugin in candidates)
         if not candidates:
-            refusals.append(Refusal(position, _unknown(index, name)))
+            refusals.append(_unknown(index, position, name))
         elif len(candidates) > 1:
-            refusals.append(Refusal(position, _ambiguous(name, candidates), broken=True))
+            refusals.append(Refusal(position, _ambiguous(name, candidates), broken=True, meant=meant))
         elif unmet := _unmet_requirement(candidates[0], core_version):
-            refusals.append(Refusal(position, unmet, broken=True))
+            refusals.append(Refusal(position, unmet, broken=True, meant=meant))
         else:
             enabled[candidates[0]] = None
     return Decision(tuple(enabled), tuple(refusals))
@@ -83,24 +86,26 @@ def matching(plugins: Iterable[InstalledPlugin], name: str) -> list[InstalledPlu
     return by_name or [p for p in plugins if p.distribution == wanted_name]
 
 
-def _unknown(index: Index, name: str) -> Problem:
+def _unknown(index: Index, position: int, name: str) -> Refusal:
     shadowed = matching(index.shadowed, name)
     if shadowed:
         plugin = shadowed[0]
-        return Problem(
+        problem = Problem(
             f"plugin {name!r} is installed ({plugin.distribution} {plugin.version}) but hidden by "
             f"{plugin.shadowed_by}, which comes earlier on the import path",
             mend="remove or refresh the earlier one",
         )
+        return Refusal(position, problem, meant=(plugin.distribution,))
     short = normalise(name.partition(":")[0]).removeprefix(NAMING_CONVENTION)
     nearest = difflib.get_close_matches(short, sorted({plugin.name for plugin in index.plugins}), n=1)
     package = short if short.startswith("miles-") else NAMING_CONVENTION + short
     install = f"install it: pip install {package}"
     listed = ", ".join(sorted({plugin.name for plugin in index.plugins} - {"core"})) or "none"
-    return Problem(
+    problem = Problem(
         f"plugin {name!r} is not installed; installed: {listed}",
         mend=f"did you mean {nearest[0]!r}? Otherwise {install}" if nearest else install,
     )
+    return Refusal(position, problem, meant=tuple(p.distribution for p in index.plugins if p.name in nearest))
 
 
 def _ambiguous(name: str, candidates: Sequence[InstalledPlugin]) -> Problem:

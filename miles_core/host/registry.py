@@ -41,9 +41,15 @@ class Registered:
 
 
 class UnknownComponent(RequestError):
-    """No enabled plugin provides it. `guess` tells whether the mend names something that exists."""
+    """No enabled plugin provides it. `guess` tells whether the mend names something that exists; `provider` is the
+    installed plugin that would provide it."""
 
     guess = False
+    provider: InstalledPlugin | None = None
+
+
+class BrokenProvider(PluginError):
+    """The enabled plugin that provides it failed to load."""
 
 
 class Registry:
@@ -112,13 +118,15 @@ class Registry:
         provided = f"{kind}.{plain}"
         for plugin in self.failed:
             if provided in plugin.provides:
-                return PluginError(f"{kind} {name!r} belongs to plugin {plugin.title}, which failed to load")
+                return BrokenProvider(f"{kind} {name!r} belongs to plugin {plugin.title}, which failed to load")
         for plugin in self.index.plugins:
             if provided in plugin.provides and plugin not in self.plugins:
-                return RequestError(
+                missing = UnknownComponent(
                     f"{kind} {name!r} is provided by {plugin.distribution} {plugin.version}, which is not enabled",
                     mend=f'add "{plugin.name}" to plugins:',
                 )
+                missing.guess, missing.provider = True, plugin
+                return missing
         here = sorted({each.component.name for each in self.components(kind)})
         guess = self._guess(kind, plain, here)
         possibly = f"pip install {NAMING_CONVENTION}{normalise(plain)}"

@@ -14,7 +14,7 @@ from miles_core.errors import MilesError, PluginError
 from miles_core.host.decide import CORE_DISTRIBUTION
 from miles_core.host.load import guarded
 from miles_core.host.lock import LockedPlugin
-from miles_core.host.registry import Registered, Registry, UnknownComponent
+from miles_core.host.registry import BrokenProvider, Registered, Registry, UnknownComponent
 from miles_core.host.scan import InstalledPlugin
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.research import is_module_path, research_component
@@ -57,13 +57,15 @@ class Chosen:
 
 class Chooser:
     """Resolves sections against a registry, each once. `incomplete`: plugins that the recipe names are missing, so a
-    component that nobody provides is most likely theirs, and not a second fault."""
+    component that nobody provides is most likely theirs, and not a second fault; `meant` are the distributions that
+    misspelt or ambiguous names of plugins stand for."""
 
-    def __init__(self, registry: Registry, faults: Faults, incomplete: bool) -> None:
+    def __init__(self, registry: Registry, faults: Faults, incomplete: bool, meant: frozenset[str]) -> None:
         self.registry = registry
         self.research: dict[str, LockedPlugin] = {}
         self._faults = faults
         self._incomplete = incomplete
+        self._meant = meant
         self._chosen: dict[Parts, Chosen | None] = {}
 
     def choose(self, section_name: str, parts: Parts, section: Section, default: bool = False) -> Chosen | None:
@@ -81,9 +83,12 @@ class Chooser:
         try:
             found, given = self._find(kind, use, default or bool(why))
         except UnknownComponent as error:
-            if error.guess or not self._incomplete:
+            known = error.provider is not None and error.provider.distribution in self._meant
+            if not known and (error.guess or not self._incomplete):
                 self._faults.add_error((*parts, "use"), error)
             return None
+        except BrokenProvider:
+            return None  # the plugin's own problem is already noted
         except MilesError as error:
             self._faults.add_error((*parts, "use"), error)
             return None

@@ -10,6 +10,7 @@ from miles_core.recipe.choose import Chooser, Chosen
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.schema import (
     DEFAULT_SECTIONS,
+    KIND_OF_SECTION,
     LIST_SECTIONS,
     PHASE_SECTIONS,
     GeneratorSection,
@@ -20,6 +21,9 @@ from miles_core.recipe.schema import (
 )
 from miles_core.recipe.yaml_text import Parts
 from miles_core.types.sampling import Sampling
+
+Spoiled = tuple[tuple[str, str], ...]
+"""Kind and `use` of sections that are there but have a fault: rules must not call them missing."""
 
 RUN_SECTIONS = ("model", "engine", "trainer", "transport", "precision", "runtime")
 """The single sections that belong to the whole run."""
@@ -47,6 +51,7 @@ class PhaseChoice:
     sampling: Sampling
     given: frozenset[str] = field(default_factory=frozenset)
     """Sections that the phase has, with or without a fault, defaults included."""
+    spoiled: Spoiled = ()
     own: frozenset[str] = field(default_factory=frozenset)
     """Sections that stand in the phase itself."""
 
@@ -73,9 +78,11 @@ def choose_phases(recipe: Recipe, chooser: Chooser, faults: Faults) -> tuple[Pha
     return tuple(_phase(recipe, phase, ("phases", index), chooser, faults) for index, phase in enumerate(recipe.phases))
 
 
-def choose_run(recipe: Recipe, chooser: Chooser) -> tuple[dict[str, Chosen], tuple[Chosen, ...]]:
-    """The choices that belong to the whole run, and its trackers. Defaults that nothing would use are left out."""
+def choose_run(recipe: Recipe, chooser: Chooser) -> tuple[dict[str, Chosen], tuple[Chosen, ...], Spoiled]:
+    """The choices that belong to the whole run, its trackers, and what has a fault. Defaults that nothing would use
+    are left out."""
     chosen: dict[str, Chosen] = {}
+    spoiled = []
     for name in RUN_SECTIONS:
         section = getattr(recipe, name)
         if section is None and name in DEFAULT_SECTIONS and _useful(recipe, name):
@@ -84,8 +91,9 @@ def choose_run(recipe: Recipe, chooser: Chooser) -> tuple[dict[str, Chosen], tup
         elif section is not None:
             given = chooser.choose(name, (name,), section)
             chosen |= {name: given} if given else {}
+            spoiled += [] if given else [(KIND_OF_SECTION[name], section.use)]
     trackers = (chooser.choose("trackers", ("trackers", i), each) for i, each in enumerate(recipe.trackers))
-    return chosen, tuple(each for each in trackers if each)
+    return chosen, tuple(each for each in trackers if each), tuple(spoiled)
 
 
 def _useful(recipe: Recipe, name: str) -> bool:
@@ -102,6 +110,7 @@ def _phase(recipe: Recipe, phase: PhaseSection | None, parts: Parts, chooser: Ch
     rewards: tuple[RewardChoice, ...] = ()
     sampling = Sampling()
     given = set()
+    spoiled = []
     for name in PHASE_SECTIONS:
         found = _find(recipe, phase, parts, name)
         if found is None:
@@ -115,6 +124,7 @@ def _phase(recipe: Recipe, phase: PhaseSection | None, parts: Parts, chooser: Ch
         else:
             chosen = chooser.choose(name, found.parts, found.value, found.default)
             one |= {name: chosen} if chosen else {}
+            spoiled += [] if chosen else [(KIND_OF_SECTION[name], found.value.use)]
         if isinstance(found.value, GeneratorSection):
             sampling = found.value.sampling.sampling()
     return PhaseChoice(
@@ -126,6 +136,7 @@ def _phase(recipe: Recipe, phase: PhaseSection | None, parts: Parts, chooser: Ch
         rewards=rewards,
         sampling=sampling,
         given=frozenset(given),
+        spoiled=tuple(spoiled),
         own=frozenset(phase.model_fields_set & set(PHASE_SECTIONS)) if phase else frozenset(),
     )
 

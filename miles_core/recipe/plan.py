@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from miles_core.contracts.model import ModelCard
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.errors import MilesError, PluginError
 from miles_core.host.activate import activate
-from miles_core.host.decide import decide
+from miles_core.host.decide import Decision, decide
 from miles_core.host.load import guarded
 from miles_core.host.lock import lock_plugin
 from miles_core.host.registry import Registry
@@ -23,7 +22,7 @@ from miles_core.recipe.arithmetic import arithmetic
 from miles_core.recipe.choose import Chooser, Chosen
 from miles_core.recipe.document import Document, read_document
 from miles_core.recipe.faults import Faults
-from miles_core.recipe.phases import PhaseChoice, choose_phases, choose_run
+from miles_core.recipe.phases import PhaseChoice, Spoiled, choose_phases, choose_run
 from miles_core.recipe.resolved import NamedReward, PhasePlan, Plan
 from miles_core.recipe.schema import Recipe
 from miles_core.recipe.shape import read_shape
@@ -46,7 +45,6 @@ def resolve(document: Document, index: Index) -> tuple[Plan, Registry]:
     """The same for a document that was read and plugins that were found."""
     faults = Faults(document)
     recipe = read_shape(document, faults)
-    importlib.invalidate_caches()
     decision = decide(index, recipe.plugins)
     for refusal in decision.refusals:
         problem = refusal.problem
@@ -54,13 +52,17 @@ def resolve(document: Document, index: Index) -> tuple[Plan, Registry]:
     registry, broken = activate(index, decision)
     faults.add_plugin(broken)
 
-    chooser = Chooser(registry, faults, incomplete=bool(decision.refusals or broken))
-    run, trackers = choose_run(recipe, chooser)
+    chooser = Chooser(registry, faults, bool(decision.refusals or broken), _meant(decision))
+    run, trackers, spoiled = choose_run(recipe, chooser)
     choices = choose_phases(recipe, chooser, faults)
     card = _model_card(run.get("model"), recipe.seed, faults)
-    phases = _checked(document, choices, run, card, faults)
+    phases = _checked(document, choices, run, spoiled, card, faults)
     faults.raise_all()
     return _plan(document, recipe, registry, chooser, run, trackers, phases, card), registry
+
+
+def _meant(decision: Decision) -> frozenset[str]:
+    return frozenset(distribution for refusal in decision.refusals for distribution in refusal.meant)
 
 
 def _model_card(model: Chosen | None, seed: int, faults: Faults) -> ModelCard | None:
@@ -87,6 +89,7 @@ def _checked(
     document: Document,
     choices: Sequence[PhaseChoice],
     run: Mapping[str, Chosen],
+    spoiled: Spoiled,
     card: ModelCard | None,
     faults: Faults,
 ) -> Phases:
@@ -95,7 +98,7 @@ def _checked(
     phases = []
     for phase in choices:
         rules.check_presence(document.data, phase, faults)
-        facts = rules.facts_of(phase, run, card)
+        facts = rules.facts_of(phase, run, spoiled, card)
         if facts is None:
             continue
         rules.check_needs(phase, run, facts, faults)

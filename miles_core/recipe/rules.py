@@ -13,20 +13,23 @@ from miles_core.errors import PluginError
 from miles_core.host.load import guarded
 from miles_core.recipe.choose import Chosen
 from miles_core.recipe.faults import Faults
-from miles_core.recipe.phases import PhaseChoice
+from miles_core.recipe.phases import PhaseChoice, Spoiled
 from miles_core.recipe.yaml_text import Parts, dotted
 
 NEEDS = "needs-"
 """A component with the capability `needs-<kind>` is refused in a recipe that has no component of that kind."""
 
 
-def facts_of(phase: PhaseChoice, run: Mapping[str, Chosen], card: ModelCard | None) -> RecipeFacts | None:
-    """The facts of one phase; None when its schedule has a fault."""
+def facts_of(
+    phase: PhaseChoice, run: Mapping[str, Chosen], spoiled: Spoiled, card: ModelCard | None
+) -> RecipeFacts | None:
+    """The facts of one phase; None when its schedule has a fault. What else has one is named among the chosen."""
     schedule = phase.one.get("schedule")
     if schedule is None:
         return None
     everything = [*run.values(), *phase.all()]
-    kinds = dict.fromkeys(each.kind for each in everything)
+    names = [*((each.kind, each.ref.name) for each in everything), *spoiled, *phase.spoiled]
+    kinds = dict.fromkeys(kind for kind, _ in names)
     trainer = run.get("trainer")
     return RecipeFacts(
         group_size=schedule.options.group_size,
@@ -35,7 +38,7 @@ def facts_of(phase: PhaseChoice, run: Mapping[str, Chosen], card: ModelCard | No
         steps=phase.steps,
         sampling=phase.sampling,
         model=card,
-        chosen={kind: tuple(each.ref.name for each in everything if each.kind == kind) for kind in kinds},
+        chosen={kind: tuple(name for of, name in names if of == kind) for kind in kinds},
         capabilities={
             kind: frozenset().union(*(each.capabilities for each in everything if each.kind == kind)) for kind in kinds
         },
@@ -129,7 +132,8 @@ def check_options(phase: PhaseChoice, run: Mapping[str, Chosen], facts: RecipeFa
                 each.plugin, f"failed to check {each.kind} {each.ref.name!r}", partial(_listed, check, facts)
             )
         except PluginError as error:
-            faults.add_plugin(error.problems)
+            if not faults:  # with faults, the facts have gaps that a check need not expect
+                faults.add_plugin(error.problems)
             continue
         for sentence in sentences:
             faults.add(each.parts, sentence)

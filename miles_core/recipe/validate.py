@@ -20,6 +20,8 @@ from miles_core.recipe.yaml_text import Part, Parts
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_MAPPING_EXPECTED = ("model_type", "model_attributes_type", "dict_type")
+
 _EXPECTED = {
     "int_type": "an integer",
     "int_parsing": "an integer",
@@ -113,7 +115,7 @@ def _sentence(
     detail = details[0]
     value = _at(data, path)
     if detail["type"] == "missing":
-        return "is required but not there", f"write `{path[-1]}:` there"
+        return "is required but not there", _missing_mend(model, data, path)
     if detail["type"] == "extra_forbidden":
         known = sorted(fields_at(model, path[:-1]) | set(also if len(path) == 1 else ()))
         near = difflib.get_close_matches(str(path[-1]), known, n=1)
@@ -121,8 +123,18 @@ def _sentence(
         return "is not a known key", f"{mend}Known: {', '.join(known) or 'none'}"
     if detail["type"] in ("value_error", "assertion_error"):
         return f"is {shown(value)}: {detail['msg'].partition(', ')[2] or detail['msg']}", ""
+    if detail["type"] in _MAPPING_EXPECTED and isinstance(value, str) and "use" in fields_at(model, path):
+        return f"is {shown(value)}, expected a mapping", f"write {{use: {value}}}"
     expected = " or ".join(dict.fromkeys(_expected(each) for each in details))
     return f"is {shown(value)}, expected {expected}", _nearest_choice(details, value)
+
+
+def _missing_mend(model: type[BaseModel], data: Any, path: Parts) -> str:
+    """Perhaps it is there, but misspelt."""
+    given = _at(data, path[:-1])
+    unknown = set(given) - fields_at(model, path[:-1]) if isinstance(given, Mapping) else set()
+    near = difflib.get_close_matches(str(path[-1]), sorted(unknown), n=1)
+    return f"write `{path[-1]}:` instead of `{near[0]}:`" if near else f"write `{path[-1]}:` there"
 
 
 def _expected(detail: Mapping[str, Any]) -> str:
