@@ -165,7 +165,7 @@ class _Draft:
     @property
     def samples(self) -> bool:
         """Whether this phase's rollouts ask engines for tokens."""
-        return self.generator.needs_engine and self.plan.rollout.name != "saved"
+        return self.generator.needs_engine and "no-engine" not in self.plan.facts.capabilities.get("rollout", ())
 
     @property
     def needs_engine(self) -> bool:

@@ -23,6 +23,7 @@ from miles_core.recipe.choose import Chooser, Chosen
 from miles_core.recipe.document import Document, read_document
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.phases import PhaseChoice, Spoiled, choose_phases, choose_run
+from miles_core.recipe.research import code_folders
 from miles_core.recipe.resolved import NamedReward, PhasePlan, Plan
 from miles_core.recipe.schema import Recipe
 from miles_core.recipe.shape import read_shape
@@ -52,7 +53,13 @@ def resolve(document: Document, index: Index) -> tuple[Plan, Registry]:
     registry, broken = activate(index, decision)
     faults.add_plugin(broken)
 
-    chooser = Chooser(registry, faults, bool(decision.refusals or broken), _meant(decision))
+    chooser = Chooser(
+        registry,
+        faults,
+        code_folders(document.folder, recipe.code),
+        incomplete=bool(decision.refusals or broken),
+        meant=_meant(decision),
+    )
     run, trackers, spoiled = choose_run(recipe, chooser)
     choices = choose_phases(recipe, chooser, faults)
     card = _model_card(run.get("model"), recipe.seed, faults)
@@ -102,6 +109,7 @@ def _checked(
         if facts is None:
             continue
         rules.check_needs(phase, run, facts, faults)
+        rules.check_judged(phase, facts, faults)
         rules.check_arithmetic(phase, run, facts, faults)
         rules.check_options(phase, run, facts, faults)
         phases.append((phase, facts))
@@ -121,7 +129,7 @@ def _plan(
     name = recipe.name or document.stem
     choices = [phase for phase, _ in phases]
     everything = [*run.values(), *trackers, *(each for phase in choices for each in phase.all())]
-    data = written_recipe(name, recipe, run, trackers, choices)
+    data = written_recipe(name, recipe, run, trackers, choices, chooser.folders if chooser.research else ())
     ref = {section: chosen.ref for section, chosen in run.items()}
     return Plan(
         name=name,

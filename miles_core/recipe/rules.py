@@ -19,6 +19,9 @@ from miles_core.recipe.yaml_text import Parts, dotted
 NEEDS = "needs-"
 """A component with the capability `needs-<kind>` is refused in a recipe that has no component of that kind."""
 
+NO_ENGINE = "no-engine"
+"""The capability of a generator or a rollout that asks no engine for tokens."""
+
 
 def facts_of(
     phase: PhaseChoice, run: Mapping[str, Chosen], spoiled: Spoiled, card: ModelCard | None
@@ -92,6 +95,18 @@ def check_needs(phase: PhaseChoice, run: Mapping[str, Chosen], facts: RecipeFact
 _KIND_OF = {"rewards": "reward", "filters": "filter", "evaluate": "evaluator"}
 
 
+def check_judged(phase: PhaseChoice, facts: RecipeFacts, faults: Faults) -> None:
+    """Advantages come from rewards, and only what an engine sampled, or an earlier run scored, has one."""
+    if "advantage" in phase.one and NO_ENGINE in facts.capabilities.get("generator", frozenset()):
+        if NO_ENGINE in facts.capabilities.get("rollout", frozenset()):
+            return
+        faults.add(
+            phase.one["advantage"].parts,
+            f"generator {phase.one['generator'].ref.name!r} asks no engine, so nothing has a reward to compare",
+            f"write `advantage: null` in phase {phase.name!r}",
+        )
+
+
 def check_arithmetic(phase: PhaseChoice, run: Mapping[str, Chosen], facts: RecipeFacts, faults: Faults) -> None:
     """Numbers that contradict each other."""
     schedule = _parts(phase, "schedule")
@@ -111,7 +126,7 @@ def check_arithmetic(phase: PhaseChoice, run: Mapping[str, Chosen], facts: Recip
             f"is {capacity}: times {facts.groups_per_step} groups per step leaves room for no group",
             f"choose {1 / facts.groups_per_step:g} or more",
         )
-    samples = "no-engine" not in facts.capabilities.get("generator", frozenset())
+    samples = NO_ENGINE not in facts.capabilities.get("generator", frozenset())
     if facts.model and "engine" in run and samples and facts.sampling.max_new_tokens >= facts.model.context:
         faults.add(
             (*_parts(phase, "generator"), "sampling", "max_new_tokens"),

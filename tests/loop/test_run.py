@@ -116,7 +116,6 @@ def test_a_supervised_phase_precedes_reinforcement(bench):
         },
         {"name": "reinforcement", "steps": 2},
     ]
-    phases[0].pop("advantage")
     done = run(bench.recipe(phases=phases, steps=None), runs_dir=bench.runs, view="none")
     assert [r["phase"] for r in done.metrics] == ["supervised"] * 3 + ["reinforcement"] * 2
     assert "reward/mean" not in done.metrics[0]
