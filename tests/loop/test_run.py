@@ -114,7 +114,7 @@ def test_a_supervised_phase_precedes_reinforcement(bench):
             "advantage": None,
             "filters": [],
         },
-        {"name": "reinforcement", "steps": 2},
+        {"name": "reinforcement", "steps": 2, "filters": []},
     ]
     done = run(bench.recipe(phases=phases, steps=None), runs_dir=bench.runs, view="none")
     assert [r["phase"] for r in done.metrics] == ["supervised"] * 3 + ["reinforcement"] * 2
