@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,11 +14,10 @@ from miles_core.contracts.component import Component, ComponentRef, load_attribu
 from miles_core.errors import MilesError, PluginError
 from miles_core.host.decide import CORE_DISTRIBUTION
 from miles_core.host.load import guarded
-from miles_core.host.lock import LockedPlugin
 from miles_core.host.registry import BrokenProvider, Registered, Registry, UnknownComponent
 from miles_core.host.scan import InstalledPlugin
 from miles_core.recipe.faults import Faults
-from miles_core.recipe.research import is_module_path, research_component
+from miles_core.recipe.research import ResearchCode, is_module_path, research_code
 from miles_core.recipe.schema import CORE_KEYS, KIND_OF_SECTION, Section
 from miles_core.recipe.shape import SPOILED
 from miles_core.recipe.validate import validate
@@ -58,11 +58,20 @@ class Chosen:
 class Chooser:
     """Resolves sections against a registry, each once. `incomplete`: plugins that the recipe names are missing, so a
     component that nobody provides is most likely theirs, and not a second fault; `meant` are the distributions that
-    misspelt or ambiguous names of plugins stand for."""
+    misspelt or ambiguous names of plugins stand for; `folders` are those of research code."""
 
-    def __init__(self, registry: Registry, faults: Faults, incomplete: bool, meant: frozenset[str]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        faults: Faults,
+        folders: tuple[Path, ...],
+        *,
+        incomplete: bool = False,
+        meant: frozenset[str] = frozenset(),
+    ) -> None:
         self.registry = registry
-        self.research: dict[str, LockedPlugin] = {}
+        self.folders = folders
+        self.research: dict[str, ResearchCode] = {}
         self._faults = faults
         self._incomplete = incomplete
         self._meant = meant
@@ -123,9 +132,8 @@ class Chooser:
 
     def _find(self, kind: str, use: str, from_core: bool) -> tuple[Registered, Mapping[str, Any]]:
         if ":" in use and is_module_path(use) and not self.registry.is_distribution(use.partition(":")[0]):
-            component, given, lock = research_component(kind, use, self._faults.document.folder)
-            self.research[use] = lock
-            return Registered(kind, component, InstalledPlugin(use, "", "", use)), given
+            code = self.research[use] = research_code(kind, use, self.folders)
+            return Registered(kind, code.component, InstalledPlugin(use, "", "", use)), code.given
         try:
             return self.registry.find(kind, use), {}
         except PluginError:

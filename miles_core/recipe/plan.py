@@ -129,13 +129,15 @@ def _plan(
     name = recipe.name or document.stem
     choices = [phase for phase, _ in phases]
     everything = [*run.values(), *trackers, *(each for phase in choices for each in phase.all())]
-    data = written_recipe(name, recipe, run, trackers, choices, chooser.folders if chooser.research else ())
+    research = chooser.research.values()
+    code = dict.fromkeys(str(each.folder) for each in research if each.folder is not None)
+    data = written_recipe(name, recipe, run, trackers, choices, list(code))
     ref = {section: chosen.ref for section, chosen in run.items()}
     return Plan(
         name=name,
         file=document.file,
         seed=recipe.seed,
-        plugins=(*(lock_plugin(plugin) for plugin in registry.plugins), *chooser.research.values()),
+        plugins=(*(lock_plugin(plugin) for plugin in registry.plugins), *(each.lock for each in research)),
         phases=tuple(_phase_plan(phase, facts) for phase, facts in phases),
         runtime=ref["runtime"],
         trackers=tuple(each.ref for each in trackers),

@@ -7,7 +7,8 @@ import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,15 +33,26 @@ def is_module_path(use: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*left.split("."), *right.split(".")))
 
 
-def research_component(kind: str, use: str, folder: Path) -> tuple[Component, Mapping[str, Any], LockedPlugin]:
-    """The component that `module:attr` stands for, options that it is given besides, and its line in the lock.
+@dataclass(frozen=True, slots=True)
+class ResearchCode:
+    """What `module:attr` stands for: a component, the options that `use` itself says, its line in the lock, and which
+    of the folders of research code it came from (None: it is installed)."""
+
+    component: Component
+    given: Mapping[str, Any]
+    lock: LockedPlugin
+    folder: Path | None
+
+
+def research_code(kind: str, use: str, folders: Sequence[Path]) -> ResearchCode:
+    """Import what `module:attr` names.
 
     A reward may be a plain function. Anything else is a factory, called `(options, context)`; its options model is its
-    attribute `Options`, if it has one. `folder` (the recipe's) and the working directory are searched after what is
-    installed. Raises RequestError when the module or the attribute is not there or cannot be imported.
+    attribute `Options`, if it has one. `folders` are searched after what is installed. Raises RequestError when the
+    module or the attribute is not there or cannot be imported.
     """
     module_name, _, attribute = use.partition(":")
-    module = _import(module_name, folder)
+    module = _import(module_name, folders)
     found: Any = module
     for name in attribute.split("."):
         if not hasattr(found, name):
@@ -51,22 +63,23 @@ def research_component(kind: str, use: str, folder: Path) -> tuple[Component, Ma
         found = getattr(found, name)
     if not callable(found):
         raise RequestError(f"{use} is a {type(found).__name__}, expected a function or a class")
-    lock = lock_source(use, Path(module.__file__) if module.__file__ else None)
+    file = Path(module.__file__).resolve() if module.__file__ else None
+    root = _import_root(module_name, file) if file else None
+    folder = root if root in folders else None
     if kind == "reward" and not inspect.isclass(found):
-        return FUNCTION_REWARD, {"path": use}, lock
+        return ResearchCode(FUNCTION_REWARD, {"path": use}, lock_source(use, file), folder)
     options = f"{use}.Options" if inspect.isclass(getattr(found, "Options", None)) else NO_OPTIONS
-    return Component(use, factory=use, options=options), {}, lock
+    return ResearchCode(Component(use, factory=use, options=options), {}, lock_source(use, file), folder)
 
 
-def make_importable(folder: Path) -> None:
-    """Let the recipe's folder and the working directory be imported from, after everything else."""
-    for each in (str(folder), str(Path.cwd())):
-        if each not in sys.path:
-            sys.path.append(each)
+def code_folders(recipe_folder: Path, code: Sequence[str]) -> tuple[Path, ...]:
+    """Where research code is looked for: the recipe's folder, those that it names, the working directory."""
+    named = (recipe_folder / folder for folder in code)
+    return tuple(dict.fromkeys(each.resolve() for each in (recipe_folder, *named, Path.cwd())))
 
 
-def _import(name: str, folder: Path) -> ModuleType:
-    make_importable(folder)
+def _import(name: str, folders: Sequence[Path]) -> ModuleType:
+    sys.path += [str(folder) for folder in folders if str(folder) not in sys.path]
     importlib.invalidate_caches()
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -76,10 +89,17 @@ def _import(name: str, folder: Path) -> ModuleType:
     except BaseException as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]
         place = place_of(error)
+        places = ", ".join(map(str, folders))
         raise RequestError(
             f"module {name!r} cannot be imported: {type(error).__name__}: {error}{f' ({place})' if place else ''}",
-            mend=f"it is looked for in what is installed, in {folder} and in {Path.cwd()}" if missing else "mend it",
+            mend=f"it is looked for in what is installed and in {places}" if missing else "mend it",
         ) from error
+
+
+def _import_root(module_name: str, file: Path) -> Path:
+    """The folder on the import path that the module came from."""
+    above = module_name.count(".") + (file.name == "__init__.py")
+    return file.parents[above]
 
 
 def _file(module: ModuleType) -> str:

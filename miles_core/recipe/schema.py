@@ -95,6 +95,9 @@ class Recipe(PhaseSections):
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="by default the file's")
     seed: int = Field(default=0, ge=0, lt=2**63)
     plugins: tuple[str, ...] = Field(default=(), description="the plugins to enable; no other one is imported")
+    code: tuple[str, ...] = Field(
+        default=(), description="folders of research code, relative to the recipe; its own is always one"
+    )
     model: Section | None = None
     engine: EngineSection | None = None
     trainer: Section | None = None

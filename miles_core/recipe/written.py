@@ -26,14 +26,17 @@ def written_recipe(
     run: Mapping[str, Chosen],
     trackers: Sequence[Chosen],
     phases: Sequence[PhaseChoice],
+    code: Sequence[str],
 ) -> dict[str, Any]:
-    """The recipe as it will run. Top-level sections that every phase replaces are left out."""
+    """The recipe as it will run. Top-level sections that every phase replaces are left out. `code` are the folders
+    of research code in use, since the resolved recipe lies elsewhere than the original."""
     data: dict[str, Any] = {
         "miles": recipe.miles,
         "name": name,
         "seed": recipe.seed,
         "plugins": list(recipe.plugins),
     }
+    data |= {"code": list(code)} if code else {}
     data |= {section: _section(chosen) for section, chosen in run.items()}
     for phase in phases:
         data |= _sections(phase, ())

@@ -8,6 +8,7 @@ import pytest
 
 from miles_core.errors import RequestError
 from miles_core.recipe.plan import load_plan
+from miles_core.recipe.yaml_text import dump
 
 MINE = """
 def longest(text):
@@ -61,6 +62,23 @@ def test_code_beside_the_recipe_and_in_the_working_directory_is_found(kitchen: A
     file.write_text(kitchen.changed(rewards="[{use: beside:longest}, {use: here:longest, name: second}]"))
     assert [reward.name for reward in load_plan(file)[0].phases[0].rewards] == ["longest", "second"]
     assert sys.path[-2:] == [str(elsewhere), str(kitchen.folder)]
+
+
+def test_the_resolved_recipe_finds_the_code_from_anywhere(
+    kitchen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (kitchen.folder / "code").mkdir()
+    (kitchen.folder / "code" / "mine.py").write_text(MINE)
+    plan = kitchen.plan(kitchen.changed(code="[code]", rewards="[{use: mine:longest}]"))
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if str(kitchen.folder) not in entry])
+    del sys.modules["mine"]
+    run = tmp_path / "runs" / "recipe-1"
+    run.mkdir(parents=True)
+    (run / "recipe.yaml").write_text(dump(plan.recipe))
+    monkeypatch.chdir(tmp_path)
+    again = load_plan(run / "recipe.yaml")[0]
+    assert again.phases == plan.phases and again.plugins == plan.plugins
+    assert again.recipe == plan.recipe and plan.recipe["code"] == [str(kitchen.folder / "code")]
 
 
 def test_a_distribution_comes_before_a_module(kitchen: Any) -> None:
