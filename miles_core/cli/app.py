@@ -6,11 +6,16 @@ Typer is used without rich, and nothing else is imported here: `miles --help` is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from miles_core.errors import EXIT_DONE, EXIT_INTERRUPTED
+
+Work = Callable[[], int]
 
 _SETTINGS: dict[str, Any] = {
     "rich_markup_mode": None,
@@ -45,10 +50,17 @@ RUNS = Path("runs")
 
 
 def command_line(arguments: Sequence[str]) -> int:
-    """Parse and call. Raises what the command raises, and the parser's own errors."""
+    """Parse, then call. Raises what the command raises, and the parser's own errors.
+
+    Commands return what is to be done instead of doing it, since typer swallows a KeyboardInterrupt and what it says.
+    """
     words = list(arguments) or ["--help"]
-    result = typer.main.get_command(app).main(args=words, prog_name="miles", standalone_mode=False)
-    return result if isinstance(result, int) else 0
+    found = typer.main.get_command(app).main(args=words, prog_name="miles", standalone_mode=False)
+    if callable(found):
+        return int(found())
+    if found == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    return found if isinstance(found, int) else EXIT_DONE
 
 
 @app.command(epilog="Example: miles run recipes/quickstart.yaml --set steps=4")
@@ -63,45 +75,52 @@ def run(
     quiet: Quiet = False,
     plain: Plain = False,
     json: Json = False,
-) -> int:
+) -> Work:
     """Run a recipe."""
     from miles_core.cli.work import run_recipe, view_of
 
-    return run_recipe(
-        recipe, set_ or [], name=name, runs_dir=runs_dir, locked=locked, view=view_of(quiet, plain), as_json=json
+    return partial(
+        run_recipe,
+        recipe,
+        set_ or [],
+        name=name,
+        runs_dir=runs_dir,
+        locked=locked,
+        view=view_of(quiet, plain),
+        as_json=json,
     )
 
 
 @app.command(epilog="Example: miles resume quickstart")
-def resume(run: Run, runs_dir: RunsDir = RUNS, quiet: Quiet = False, plain: Plain = False, json: Json = False) -> int:
+def resume(run: Run, runs_dir: RunsDir = RUNS, quiet: Quiet = False, plain: Plain = False, json: Json = False) -> Work:
     """Go on with a run from its last checkpoint."""
     from miles_core.cli.work import resume_run, view_of
 
-    return resume_run(run, runs_dir=runs_dir, view=view_of(quiet, plain), as_json=json)
+    return partial(resume_run, run, runs_dir=runs_dir, view=view_of(quiet, plain), as_json=json)
 
 
 @app.command(epilog="Example: miles plan recipes/quickstart.yaml --json")
-def plan(recipe: Recipe, set_: Set = None, json: Json = False) -> int:
+def plan(recipe: Recipe, set_: Set = None, json: Json = False) -> Work:
     """Show what a recipe resolves to, and where every value came from; start nothing."""
     from miles_core.cli.recipe_pages import show_plan
 
-    return show_plan(recipe, set_ or [], as_json=json)
+    return partial(show_plan, recipe, set_ or [], as_json=json)
 
 
 @recipes.command("list", epilog="Example: miles recipes list --json")
-def recipes_list(json: Json = False) -> int:
+def recipes_list(json: Json = False) -> Work:
     """List the recipes here and in installed plugins."""
     from miles_core.cli.recipe_pages import list_recipes
 
-    return list_recipes(as_json=json)
+    return partial(list_recipes, as_json=json)
 
 
 @recipes.command("show", epilog="Example: miles recipes show quickstart")
-def recipes_show(recipe: Recipe, json: Json = False) -> int:
+def recipes_show(recipe: Recipe, json: Json = False) -> Work:
     """Print a recipe."""
     from miles_core.cli.recipe_pages import show_recipe
 
-    return show_recipe(recipe, as_json=json)
+    return partial(show_recipe, recipe, as_json=json)
 
 
 @recipes.command("schema", epilog="Example: miles recipes schema > recipe.schema.json")
@@ -109,46 +128,46 @@ def recipes_schema(
     plugin: Annotated[
         list[str] | None, typer.Option("--plugin", metavar="NAME", help="Only these plugins; all when absent.")
     ] = None,
-) -> int:
+) -> Work:
     """Print the JSON Schema of recipes over the installed plugins."""
     from miles_core.cli.recipe_pages import show_schema
 
-    return show_schema(plugin)
+    return partial(show_schema, plugin)
 
 
 @plugins.command("list", epilog="Example: miles plugins list --json")
-def plugins_list(json: Json = False) -> int:
+def plugins_list(json: Json = False) -> Work:
     """List the installed plugins; nothing of them is imported."""
     from miles_core.cli.plugin_list import list_plugins
 
-    return list_plugins(as_json=json)
+    return partial(list_plugins, as_json=json)
 
 
 @plugins.command("show", epilog="Example: miles plugins show torch")
 def plugins_show(
     name: Annotated[str, typer.Argument(metavar="PLUGIN", help="The plugin's name or its distribution's.")],
     json: Json = False,
-) -> int:
+) -> Work:
     """Load a plugin and show what it registers."""
     from miles_core.cli.plugin_page import show_plugin
 
-    return show_plugin(name, as_json=json)
+    return partial(show_plugin, name, as_json=json)
 
 
 @runs.command("list", epilog="Example: miles runs list --json")
-def runs_list(runs_dir: RunsDir = RUNS, json: Json = False) -> int:
+def runs_list(runs_dir: RunsDir = RUNS, json: Json = False) -> Work:
     """List the runs, oldest first."""
     from miles_core.cli.run_pages import list_all
 
-    return list_all(runs_dir, as_json=json)
+    return partial(list_all, runs_dir, as_json=json)
 
 
 @runs.command("show", epilog="Example: miles runs show quickstart")
-def runs_show(run: Run, runs_dir: RunsDir = RUNS, json: Json = False) -> int:
+def runs_show(run: Run, runs_dir: RunsDir = RUNS, json: Json = False) -> Work:
     """Show how a run stands."""
     from miles_core.cli.run_pages import show_run
 
-    return show_run(run, runs_dir, as_json=json)
+    return partial(show_run, run, runs_dir, as_json=json)
 
 
 @runs.command("export", epilog="Example: miles runs export quickstart --to exported")
@@ -157,8 +176,8 @@ def runs_export(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A folder that does not exist yet.")],
     runs_dir: RunsDir = RUNS,
     json: Json = False,
-) -> int:
+) -> Work:
     """Write a run's model as a Hugging Face directory that transformers loads."""
     from miles_core.cli.run_pages import export_run
 
-    return export_run(run, to, runs_dir, as_json=json)
+    return partial(export_run, run, to, runs_dir, as_json=json)
