@@ -23,7 +23,7 @@ from miles_core.recipe.choose import Chooser, Chosen
 from miles_core.recipe.document import Document, read_document
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.phases import PhaseChoice, Spoiled, choose_phases, choose_run
-from miles_core.recipe.research import code_folders
+from miles_core.recipe.research import code_folders, written_folders
 from miles_core.recipe.resolved import NamedReward, PhasePlan, Plan
 from miles_core.recipe.schema import Recipe
 from miles_core.recipe.shape import read_shape
@@ -130,8 +130,8 @@ def _plan(
     choices = [phase for phase, _ in phases]
     everything = [*run.values(), *trackers, *(each for phase in choices for each in phase.all())]
     research = chooser.research.values()
-    code = dict.fromkeys(str(each.folder) for each in research if each.folder is not None)
-    data = written_recipe(name, recipe, run, trackers, choices, list(code))
+    code = written_folders(document.folder, recipe.code, research)
+    data = written_recipe(name, recipe, run, trackers, choices, code)
     ref = {section: chosen.ref for section, chosen in run.items()}
     return Plan(
         name=name,

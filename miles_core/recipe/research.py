@@ -7,7 +7,7 @@ import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -78,9 +78,37 @@ def code_folders(recipe_folder: Path, code: Sequence[str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(each.resolve() for each in (recipe_folder, *named, Path.cwd())))
 
 
-def _import(name: str, folders: Sequence[Path]) -> ModuleType:
-    sys.path += [str(folder) for folder in folders if str(folder) not in sys.path]
+def written_folders(recipe_folder: Path, code: Sequence[str], used: Iterable[ResearchCode]) -> list[str]:
+    """The folders as the resolved recipe names them, which lies elsewhere: those of the recipe, and its own folder if
+    code came from there. The working directory is not named: it is always searched."""
+    named = [(recipe_folder / folder).resolve() for folder in code]
+    own = [recipe_folder] if any(each.folder == recipe_folder for each in used) else []
+    return [str(folder) for folder in dict.fromkeys([*named, *own])]
+
+
+_SEARCHED: set[str] = set()
+"""Folders that earlier recipes of this process added to the import path."""
+
+
+def _search(folders: Sequence[Path]) -> None:
+    """Search these folders, after everything else, and no longer those of another recipe: a module of the same name
+    must not come from there."""
+    wanted = [str(folder) for folder in folders]
+    former = _SEARCHED - set(wanted)
+    sys.path[:] = [entry for entry in sys.path if entry not in former]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if former and isinstance(file, str) and str(_import_root(name, Path(file))) in former:
+            del sys.modules[name]
+    added = [folder for folder in wanted if folder not in sys.path]
+    sys.path += added
+    _SEARCHED.difference_update(former)
+    _SEARCHED.update(added)
     importlib.invalidate_caches()
+
+
+def _import(name: str, folders: Sequence[Path]) -> ModuleType:
+    _search(folders)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             return importlib.import_module(name)
@@ -99,7 +127,7 @@ def _import(name: str, folders: Sequence[Path]) -> ModuleType:
 def _import_root(module_name: str, file: Path) -> Path:
     """The folder on the import path that the module came from."""
     above = module_name.count(".") + (file.name == "__init__.py")
-    return file.parents[above]
+    return file.parents[min(above, len(file.parents) - 1)]
 
 
 def _file(module: ModuleType) -> str:

@@ -81,6 +81,16 @@ def test_the_resolved_recipe_finds_the_code_from_anywhere(
     assert again.recipe == plan.recipe and plan.recipe["code"] == [str(kitchen.folder / "code")]
 
 
+def test_code_of_another_recipe_with_the_same_name_is_not_taken(kitchen: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "samename.py").write_text(f"def {name}(text): return 1.0")
+        (tmp_path / name / "r.yaml").write_text(kitchen.changed(rewards=f"[{{use: samename:{name}}}]"))
+    first, second = (load_plan(tmp_path / name / "r.yaml")[0] for name in ("a", "b"))
+    assert first.plugins[-1].record != second.plugins[-1].record
+    assert str(tmp_path / "a") not in sys.path
+
+
 def test_a_distribution_comes_before_a_module(kitchen: Any) -> None:
     plan = kitchen.plan(kitchen.changed(loss="{use: miles_plugin_lab:deep}"))
     assert plan.phases[0].loss.distribution == "miles-plugin-lab"
