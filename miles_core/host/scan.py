@@ -83,6 +83,9 @@ class _Found(NamedTuple):
     def is_egg(self) -> bool:
         return self.folder.endswith(".egg-info")
 
+    def has(self, file: str) -> bool:
+        return os.path.exists(os.path.join(self.location, file))  # noqa: PTH110, PTH118
+
     def read(self, file: str) -> bytes | None:
         if self.zipped:
             from miles_core.host.archive import read_member
@@ -148,8 +151,8 @@ def _read(found: _Found, warnings: list[str]) -> tuple[InstalledPlugin, ...]:
     """The plugins of one distribution. Metadata beyond the entry points is read only when there are any."""
     raw = found.read("entry_points.txt")
     if not raw:
-        if raw is None and not found.is_egg and not found.zipped and not os.listdir(found.location):  # noqa: PTH208
-            warnings.append(f"{found.folder} at {found.location} is empty: a broken installation; it is left out")
+        if raw is None and not found.is_egg and not found.zipped and not found.has("METADATA"):
+            warnings.append(f"{found.folder} at {found.location} has no METADATA: a broken installation; left out")
         return ()
     text = raw.decode("utf-8")
     bad = malformed_lines(text)
