@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.recipe.choose import Chosen
 from miles_core.recipe.phases import PhaseChoice
-
-NO_ENGINE = "no-engine"
-"""Capability of a generator or rollout that asks no engine for tokens, such as demonstrations."""
+from miles_core.recipe.rules import asks_engine
 
 
 def arithmetic(
@@ -35,8 +33,7 @@ _IN_ALL = "in all"
 
 def _phase(phase: PhaseChoice, facts: RecipeFacts, run: Mapping[str, Chosen]) -> list[tuple[str, int]]:
     trajectories = facts.groups_per_step * facts.group_size
-    declared = facts.capabilities.get("generator", frozenset()) | facts.capabilities.get("rollout", frozenset())
-    samples = "engine" in run and NO_ENGINE not in declared
+    samples = "engine" in run and asks_engine(facts)
     numbers = [
         ("steps", phase.steps),
         ("groups per step", facts.groups_per_step),

@@ -47,7 +47,8 @@ class Faults:
 
     def add_plugin(self, problems: Iterable[Problem]) -> None:
         """Problems of plugins, which stand where the plugin is, not in the recipe."""
-        self._faults += [_Fault((2, 0, 0), problem, True) for problem in problems]
+        known = {fault.problem for fault in self._faults}
+        self._faults += [_Fault((2, 0, 0), problem, True) for problem in problems if problem not in known]
 
     def raise_all(self) -> None:
         """Raise one error with every fault in the order of the file; nothing when there is none."""

@@ -13,6 +13,7 @@ from miles_core.host.activate import open_registry
 from miles_core.host.load import guarded
 from miles_core.host.registry import Registered, Registry
 from miles_core.recipe.schema import CORE_KEYS, KIND_OF_SECTION, LIST_SECTIONS, PHASE_SECTIONS, Recipe
+from miles_core.recipe.yaml_text import strict_json
 
 log = logging.getLogger("miles.recipes")
 
@@ -36,13 +37,14 @@ def recipe_schema(plugin_names: Sequence[str] | None = None) -> Schema:
     for target, names in ((base, tuple(KIND_OF_SECTION)), (phase, PHASE_SECTIONS)):
         target["properties"] |= {name: _reference(name) for name in names}
     used = {name: schema for name, schema in definitions.items() if name not in _REPLACED}
-    return {
+    schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Miles recipe",
         **{key: value for key, value in base.items() if key != "title"},
         "oneOf": [{"required": ["steps"]}, {"required": ["phases"]}],
         "$defs": used,
     }
+    return {key: strict_json(value) for key, value in schema.items()}
 
 
 _CORE_MODEL = {

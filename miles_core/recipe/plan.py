@@ -109,6 +109,7 @@ def _checked(
         if facts is None:
             continue
         rules.check_needs(phase, run, facts, faults)
+        rules.check_engine(phase, facts, faults)
         rules.check_judged(phase, facts, faults)
         rules.check_arithmetic(phase, run, facts, faults)
         rules.check_options(phase, run, facts, faults)

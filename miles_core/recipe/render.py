@@ -9,14 +9,14 @@ from typing import Any
 from miles_core.contracts.component import ComponentRef
 from miles_core.recipe.resolved import PhasePlan, Plan, Source
 from miles_core.recipe.written import leaves
-from miles_core.recipe.yaml_text import dotted
+from miles_core.recipe.yaml_text import dotted, strict_json
 
 _SINGLE = ("data", "generator", "rollout", "schedule", "buffer", "staleness", "advantage", "loss", "correction")
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
     """JSON data of the whole plan: the resolved recipe, the source of each value, cards, arithmetic, components."""
-    return {
+    data = {
         "name": plan.name,
         "file": str(plan.file) if plan.file is not None else None,
         "seed": plan.seed,
@@ -34,6 +34,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "phases": [_phase(phase) for phase in plan.phases],
         "warnings": list(plan.warnings),
     }
+    return {key: strict_json(value) for key, value in data.items()}
 
 
 def _phase(phase: PhasePlan) -> dict[str, Any]:

@@ -23,6 +23,16 @@ NO_ENGINE = "no-engine"
 """The capability of a generator or a rollout that asks no engine for tokens."""
 
 
+NO_ENGINE = "no-engine"
+"""Capability of a generator or rollout that asks no engine for tokens, such as demonstrations."""
+
+
+def asks_engine(facts: RecipeFacts) -> bool:
+    """Whether the phase's rollout samples tokens from engines."""
+    declared = facts.capabilities.get("generator", frozenset()) | facts.capabilities.get("rollout", frozenset())
+    return NO_ENGINE not in declared
+
+
 def facts_of(
     phase: PhaseChoice, run: Mapping[str, Chosen], spoiled: Spoiled, card: ModelCard | None
 ) -> RecipeFacts | None:
@@ -90,6 +100,18 @@ def check_needs(phase: PhaseChoice, run: Mapping[str, Chosen], facts: RecipeFact
             if capability.startswith(NEEDS) and kind in KINDS and kind not in given:
                 name = each.ref.name
                 faults.add(each.parts, f"{each.kind} {name!r} needs `{kind}:`, which the recipe lacks", f"add {kind}")
+
+
+def check_engine(phase: PhaseChoice, facts: RecipeFacts, faults: Faults) -> None:
+    """A generator that samples needs engines to sample from."""
+    generator = phase.one.get("generator")
+    if generator is not None and asks_engine(facts) and "engine" not in facts.chosen:
+        faults.add(
+            generator.parts,
+            f"generator {generator.ref.name!r} asks an engine for tokens, and the recipe has no `engine:`",
+            "write `engine: {use: …}`, or a generator that needs none: {use: demonstration}",
+            say_path=False,
+        )
 
 
 _KIND_OF = {"rewards": "reward", "filters": "filter", "evaluate": "evaluator"}

@@ -6,6 +6,7 @@ one mapping are refused, since one of them would be lost in silence.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -171,6 +172,15 @@ def plain(value: Any, parts: Parts = ()) -> Any:
     raise RequestError(
         f"{dotted(parts)} is a {type(value).__name__}, expected JSON data (text, numbers, lists, mappings)"
     )
+
+
+def strict_json(value: Any) -> Any:
+    """JSON data in which infinity and not-a-number are text, since JSON has no numbers for them."""
+    if isinstance(value, Mapping):
+        return {key: strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def dotted(parts: Parts) -> str:

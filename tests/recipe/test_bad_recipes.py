@@ -224,7 +224,7 @@ MISSING = [
     (("schedule",), "the recipe has no `schedule:`"),
     (("model",), "there is no `model:` for it"),
     (("loss",), "the recipe has a trainer but no `loss:`"),
-    (("engine",), "the recipe evaluates but has no engine"),
+    (("engine", "evaluate"), "generator 'single-turn' asks an engine for tokens, and the recipe has no `engine:`"),
     (("advantage",), "loss 'deep' needs `advantage:`, which the recipe lacks"),
     (("steps",), "does not say how long it runs"),
     (("miles",), "miles: is required"),
@@ -236,6 +236,11 @@ def test_a_section_that_another_one_needs(kitchen: Any, names: tuple[str, ...], 
     error = fails(kitchen, kitchen.without(*names))
     assert error.exit_code == 2 and says in str(error)
     assert len(error.problems) == 1, str(error)
+
+
+def test_evaluating_without_an_engine(kitchen: Any) -> None:
+    text = kitchen.changed(generator="{use: demonstration}").replace("engine: {use: toy}", "")
+    assert "the recipe evaluates but has no engine to generate with" in str(fails(kitchen, text))
 
 
 def test_a_loss_without_a_trainer(kitchen: Any) -> None:

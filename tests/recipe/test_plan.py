@@ -202,6 +202,14 @@ def test_json_and_text_of_a_plan(kitchen: Any) -> None:
     assert "times 1.0" in text and "steps in all phases" in text
 
 
+def test_an_infinite_option_leaves_the_json_valid(kitchen: Any) -> None:
+    plan = kitchen.plan(kitchen.changed(advantage="{use: paired, scale: .inf}"))
+    assert plan.phases[0].advantage.options["scale"] == float("inf")
+    data = json.dumps(plan_to_json(plan), allow_nan=False)
+    assert json.loads(data)["recipe"]["advantage"]["scale"] == "inf"
+    assert load_plan(kitchen.write(dump(plan.recipe), "again.yaml"))[0].phases == plan.phases
+
+
 @pytest.mark.parametrize("name", ["-x", "a/b", ""])
 def test_a_name_that_is_no_folder_name_is_refused(kitchen: Any, name: str) -> None:
     with pytest.raises(Exception, match="name: is"):
