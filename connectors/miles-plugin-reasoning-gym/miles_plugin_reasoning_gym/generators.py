@@ -10,7 +10,9 @@ import difflib
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -24,7 +26,14 @@ _OURS = ("seed", "size")
 """Fields of every generator's configuration that the data source itself sets."""
 
 HASH_DEPENDENT = frozenset(
-    {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
+    {
+        "isomorphic_strings",
+        "knight_swap",
+        "list_functions",
+        "polynomial_multiplication",
+        "ransom_note",
+        "word_ladder",
+    }
 )
 """Generators that iterate over sets of texts: with the same seed they make other questions in every Python process,
 unless PYTHONHASHSEED is fixed. (Those of reasoning-gym 0.1.25; a test looks for others.)"""
@@ -42,7 +51,8 @@ class Origin:
 
     def entry(self) -> dict[str, Any]:
         """The generated entry: `question`, `answer` (a text, or None where many are right) and `metadata`."""
-        entry: dict[str, Any] = self.dataset()[self.index]
+        with redirect_stdout(sys.stderr):  # some generators print
+            entry: dict[str, Any] = self.dataset()[self.index]
         return entry
 
     def dataset(self) -> ProceduralDataset:
