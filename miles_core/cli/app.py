@@ -6,6 +6,7 @@ Typer is used without rich, and nothing else is imported here: `miles --help` is
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,7 @@ def command_line(arguments: Sequence[str]) -> int:
     """
     words = list(arguments) or ["--help"]
     found = typer.main.get_command(app).main(args=words, prog_name="miles", standalone_mode=False)
+    gc.enable()  # `entry` put it off
     if callable(found):
         return int(found())
     if found == EXIT_INTERRUPTED:

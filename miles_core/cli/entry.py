@@ -19,6 +19,9 @@ def main() -> int:
         from miles_core.cli.plugin_list import list_plugins
 
         return list_plugins(as_json="--json" in arguments)
+    import gc
+
+    gc.disable()  # what imports make is no garbage, and looking for some takes a tenth of `miles --help`
     from miles_core.cli.guard import guarded
 
     return guarded(arguments)
