@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from miles_core.host.metadata import (
@@ -169,7 +169,7 @@ def _read(found: _Found, warnings: list[str]) -> tuple[InstalledPlugin, ...]:
             distribution=normalise(headers.name or found.name),
             version=headers.version,
             module=re.sub(r"\s|\[.*", "", value),
-            provides=tuple(sections[PROVIDES_GROUP]),
+            provides=_provided(sections, value),
             summary=headers.summary,
             requires=headers.requires,
             location=found.location,
@@ -177,6 +177,14 @@ def _read(found: _Found, warnings: list[str]) -> tuple[InstalledPlugin, ...]:
         )
         for name, value in sections[PLUGINS_GROUP].items()
     )
+
+
+def _provided(sections: Mapping[str, Mapping[str, str]], module: str) -> tuple[str, ...]:
+    """What the plugin in `module` provides: all of it, or what names its module or package if there are several."""
+    provides = sections[PROVIDES_GROUP]
+    if len(sections[PLUGINS_GROUP]) == 1:
+        return tuple(provides)
+    return tuple(name for name, home in provides.items() if f"{module}.".startswith(f"{home}."))
 
 
 def _headers(found: _Found) -> Headers:

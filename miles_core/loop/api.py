@@ -31,6 +31,7 @@ from miles_core.observe.report import write_report
 from miles_core.observe.trajectories import discard_from
 from miles_core.recipe.plan import load_plan
 from miles_core.recipe.resolved import Plan
+from miles_core.recipe.yaml_text import dump
 
 View = Literal["live", "plain", "none"]
 Result = TypeVar("Result")
@@ -74,7 +75,7 @@ def run(
         _refuse_drift(read_lock(locked), plan, locked)
     folder = RunFolder.create(runs_dir, name or plan.name)
     with folder.claimed():
-        folder.recipe.write_text(yaml.safe_dump(dict(plan.recipe), sort_keys=False, allow_unicode=True))
+        folder.recipe.write_text(dump(plan.recipe))
         write_lock(folder.lock, plan.plugins)
         return _go(plan, registry, folder, view, saved=None)
 

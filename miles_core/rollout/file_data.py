@@ -149,7 +149,9 @@ def _task(path: Path, line: int, row: Mapping[str, Any], options: FileDataOption
             raise ValueError(f"column {options.prompt!r} is {prompt!r}, expected text")
         messages = [{"role": "user", "content": prompt}]
     if not _are_messages(messages):
-        raise ValueError(f"column {options.messages!r} is {messages!r}, expected a list of messages with role and content")
+        raise ValueError(
+            f"column {options.messages!r} is {messages!r}, expected a list of messages with role and content"
+        )
     if options.system is not None:
         messages = [{"role": "system", "content": options.system}, *messages]
     answer = row.get(options.answer)

@@ -23,7 +23,7 @@ class SingleTurn:
 
     needs_engine = True
 
-    def __init__(self, options: NoOptions, context: BuildContext) -> None:
+    def __init__(self, options: NoOptions | None = None, context: BuildContext | None = None) -> None:
         pass
 
     async def generate(self, attempt: Attempt, context: GenerateContext) -> Trajectory:

@@ -39,6 +39,7 @@ def miles_losses() -> Iterable[Component]:
             factory="miles_plugin_algorithms.policy:PolicyLoss",
             options="miles_plugin_algorithms.policy_options:PolicyOptions",
             summary="Clipped policy-gradient loss at token or sequence level, with an optional KL to a reference",
+            capabilities=frozenset({"needs-advantage"}),
         ),
         Component(
             "supervised",
