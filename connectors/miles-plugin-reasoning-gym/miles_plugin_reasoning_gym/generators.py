@@ -17,8 +17,8 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
-from reasoning_gym.dataset import ProceduralDataset
-from reasoning_gym.factory import DATASETS, create_dataset
+from reasoning_gym.dataset import ProceduralDataset  # type: ignore[import-untyped]
+from reasoning_gym.factory import DATASETS, create_dataset  # type: ignore[import-untyped]
 
 from miles_core import RunError
 

