@@ -37,7 +37,8 @@ class TorchTrainerOptions(TrainerOptions):
         default="full", description="full, or {last_layers: N}: the last N decoder layers and the final norm"
     )
     micro_tokens: PositiveInt = Field(
-        default=1024, description="most tokens that go through the model at once; a longer trajectory goes alone"
+        default=512,
+        description="most tokens that go through the model at once: more need more memory, and on a CPU are no faster",
     )
     logit_tokens: PositiveInt = Field(
         default=512, description="most positions whose logits are in memory at once; beyond, they are computed twice"

@@ -27,6 +27,7 @@ from miles_core import (
 from miles_plugin_torch.loading import DTYPES, load_model
 from miles_plugin_torch.trainer.checkpointing import Tensors, export_model, load_trainer, save_trainer
 from miles_plugin_torch.trainer.gradient import Lesson, accumulate, prepare
+from miles_plugin_torch.trainer.memory import return_freed_memory
 from miles_plugin_torch.trainer.metrics import Averages
 from miles_plugin_torch.trainer.minibatches import minibatches
 from miles_plugin_torch.trainer.optimizing import Optimizer
@@ -117,7 +118,7 @@ class TorchTrainer:
             raise RunError("the trainer was given no loss", mend="give the recipe a `loss:`")
         before = self._optimizer.steps
         try:
-            return self._learn(batch, self._loss)
+            report = self._learn(batch, self._loss)
         except BaseException as error:
             self._optimizer.drop_gradients()
             if self._optimizer.steps != before:
@@ -125,6 +126,8 @@ class TorchTrainer:
             if isinstance(error, RunError):
                 raise RunError([replace(p, where=p.where or f"step {batch.step}") for p in error.problems]) from error
             raise
+        return_freed_memory()
+        return report
 
     def _learn(self, batch: Batch, loss: Loss[torch.Tensor]) -> StepReport:
         parts = minibatches(batch.rows, self._options.optimizer_steps)
