@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import hashlib
 import json
 import logging
 from collections.abc import Sequence
@@ -122,9 +123,13 @@ def _evidence(file: Path) -> str:
     if not record.is_file():
         return "not-verified"
     try:
-        level = json.loads(record.read_text(encoding="utf-8"))["evidence"]
+        found = json.loads(record.read_text(encoding="utf-8"))
+        level, of = found["evidence"], found["recipe_sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s is not a record of evidence: %s", record, error)
+        return "not-verified"
+    if of != hashlib.sha256(file.read_bytes()).hexdigest():
+        log.warning("%s was made of another version of %s: it proves nothing of this one", record, file.name)
         return "not-verified"
     if level not in EVIDENCE:
         log.warning("%s says %r, expected one of %s", record, level, ", ".join(EVIDENCE))
