@@ -2,7 +2,7 @@
 
     python benchmarks/seeds.py recipes/quickstart.yaml --seeds 1 2 3
 
-Writes `NAME.evidence.json` beside the recipe: the record that `miles recipes list` shows as the recipe's evidence. It is
+Writes `NAME.evidence.json` beside the recipe: the record that `miles recipes list` reads its evidence from. It is
 `verified` when, for every seed, the paired 95 % interval of the first evaluation's difference lies above 0; the record
 holds the recipe's sha256, so that it says nothing of a recipe that was changed since.
 """

@@ -94,8 +94,10 @@ class Checkpoints:
                 _sync(draft)
                 shutil.rmtree(place, ignore_errors=True)
                 draft.rename(place)
-            except OSError as error:
+            except BaseException as error:
                 shutil.rmtree(draft, ignore_errors=True)
+                if not isinstance(error, OSError):
+                    raise
                 raise RunError(
                     f"the checkpoint of step {progress.step} could not be written: {error.strerror or error}",
                     where=str(place),

@@ -45,6 +45,14 @@ def model_tensors(model: PreTrainedModel) -> Tensors:
 
 
 def save_trainer(folder: Path, model: PreTrainedModel, optimizer: Optimizer, reference: Tensors | None) -> None:
+    """Write the files into an existing empty folder. Raises OSError when they cannot be written."""
+    try:
+        _write(folder, model, optimizer, reference)
+    except SafetensorError as error:  # what a full disk raises from inside safetensors
+        raise OSError(str(error)) from error
+
+
+def _write(folder: Path, model: PreTrainedModel, optimizer: Optimizer, reference: Tensors | None) -> None:
     save_file(_ready(model_tensors(model)), folder / "model.safetensors")
     save_file(_ready({**optimizer.state(), **_random_states()}), folder / "optimizer.safetensors")
     if reference is not None:
