@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "miles_core.errors": "MilesError PluginError Problem PublicationError RequestError RunError ValidationError WorkerDied",
+    "miles_core.errors": (
+        "MilesError PluginError Problem PublicationError RequestError RunError ValidationError WorkerDied"
+    ),
     "miles_core.types.batch": "Batch Row",
     "miles_core.types.sampling": "NoiseKey Sampling",
     "miles_core.types.sequence": "NO_VERSION Sequence Span",
@@ -29,8 +31,8 @@ _HOME = {
     "miles_core.contracts.options": "NoOptions Options ScheduleOptions TrainerOptions",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
-        "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward Rollout "
-        "RolloutContext Schedule Staleness Verdict"
+        "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward "
+        "Rollout RolloutContext Schedule Staleness Verdict"
     ),
     "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
     "miles_core.contracts.transport": (
@@ -42,60 +44,124 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
-__all__ = sorted(_MODULE_OF)  # noqa: PLE0605  (computed from the table above; the stub block below is for type checkers)
+__all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from miles_core.contracts.component import (
         BuildContext as BuildContext,
+    )
+    from miles_core.contracts.component import (
         Component as Component,
+    )
+    from miles_core.contracts.component import (
         ComponentRef as ComponentRef,
+    )
+    from miles_core.contracts.component import (
         load_attribute as load_attribute,
     )
     from miles_core.contracts.engine import (
         Engine as Engine,
+    )
+    from miles_core.contracts.engine import (
         EngineCapabilities as EngineCapabilities,
+    )
+    from miles_core.contracts.engine import (
         EngineClient as EngineClient,
+    )
+    from miles_core.contracts.engine import (
         EngineStats as EngineStats,
+    )
+    from miles_core.contracts.engine import (
         Finish as Finish,
+    )
+    from miles_core.contracts.engine import (
         GenerateRequest as GenerateRequest,
+    )
+    from miles_core.contracts.engine import (
         GenerateResult as GenerateResult,
+    )
+    from miles_core.contracts.engine import (
         PauseMode as PauseMode,
+    )
+    from miles_core.contracts.engine import (
         VersionSpan as VersionSpan,
     )
     from miles_core.contracts.learning import (
         Advantage as Advantage,
+    )
+    from miles_core.contracts.learning import (
         Correction as Correction,
+    )
+    from miles_core.contracts.learning import (
         Loss as Loss,
+    )
+    from miles_core.contracts.learning import (
         LossInputs as LossInputs,
+    )
+    from miles_core.contracts.learning import (
         TokenTerms as TokenTerms,
     )
     from miles_core.contracts.lifecycle import (
         Clock as Clock,
+    )
+    from miles_core.contracts.lifecycle import (
         EventSink as EventSink,
+    )
+    from miles_core.contracts.lifecycle import (
         Health as Health,
+    )
+    from miles_core.contracts.lifecycle import (
         Lifecycle as Lifecycle,
+    )
+    from miles_core.contracts.lifecycle import (
         RealClock as RealClock,
     )
     from miles_core.contracts.model import (
         ModelCard as ModelCard,
+    )
+    from miles_core.contracts.model import (
         ModelFiles as ModelFiles,
+    )
+    from miles_core.contracts.model import (
         ModelSpec as ModelSpec,
+    )
+    from miles_core.contracts.model import (
         Parsed as Parsed,
+    )
+    from miles_core.contracts.model import (
         Renderer as Renderer,
+    )
+    from miles_core.contracts.model import (
         prompt_tokens as prompt_tokens,
     )
     from miles_core.contracts.observing import (
         Evaluation as Evaluation,
+    )
+    from miles_core.contracts.observing import (
         EvaluationContext as EvaluationContext,
+    )
+    from miles_core.contracts.observing import (
         Evaluator as Evaluator,
+    )
+    from miles_core.contracts.observing import (
         Handle as Handle,
+    )
+    from miles_core.contracts.observing import (
         Runtime as Runtime,
+    )
+    from miles_core.contracts.observing import (
         Tracker as Tracker,
     )
     from miles_core.contracts.options import (
         NoOptions as NoOptions,
+    )
+    from miles_core.contracts.options import (
         Options as Options,
+    )
+    from miles_core.contracts.options import (
         ScheduleOptions as ScheduleOptions,
+    )
+    from miles_core.contracts.options import (
         TrainerOptions as TrainerOptions,
     )
     from miles_core.contracts.planning import (
@@ -103,87 +169,185 @@ if TYPE_CHECKING:
     )
     from miles_core.contracts.rollout import (
         Agent as Agent,
+    )
+    from miles_core.contracts.rollout import (
         Attempt as Attempt,
+    )
+    from miles_core.contracts.rollout import (
         Buffer as Buffer,
+    )
+    from miles_core.contracts.rollout import (
         Data as Data,
+    )
+    from miles_core.contracts.rollout import (
         Discard as Discard,
+    )
+    from miles_core.contracts.rollout import (
         Draw as Draw,
+    )
+    from miles_core.contracts.rollout import (
         Episode as Episode,
+    )
+    from miles_core.contracts.rollout import (
         Filter as Filter,
+    )
+    from miles_core.contracts.rollout import (
         GenerateContext as GenerateContext,
+    )
+    from miles_core.contracts.rollout import (
         Generator as Generator,
+    )
+    from miles_core.contracts.rollout import (
         Matcher as Matcher,
+    )
+    from miles_core.contracts.rollout import (
         Outcome as Outcome,
+    )
+    from miles_core.contracts.rollout import (
         Reward as Reward,
+    )
+    from miles_core.contracts.rollout import (
         Rollout as Rollout,
+    )
+    from miles_core.contracts.rollout import (
         RolloutContext as RolloutContext,
+    )
+    from miles_core.contracts.rollout import (
         Schedule as Schedule,
+    )
+    from miles_core.contracts.rollout import (
         Staleness as Staleness,
+    )
+    from miles_core.contracts.rollout import (
         Verdict as Verdict,
     )
     from miles_core.contracts.trainer import (
         StepReport as StepReport,
+    )
+    from miles_core.contracts.trainer import (
         Trainer as Trainer,
+    )
+    from miles_core.contracts.trainer import (
         TrainerFacts as TrainerFacts,
     )
     from miles_core.contracts.transport import (
         Delivery as Delivery,
+    )
+    from miles_core.contracts.transport import (
         Form as Form,
+    )
+    from miles_core.contracts.transport import (
         Precision as Precision,
+    )
+    from miles_core.contracts.transport import (
         TensorInfo as TensorInfo,
+    )
+    from miles_core.contracts.transport import (
         Transport as Transport,
+    )
+    from miles_core.contracts.transport import (
         UpdateManifest as UpdateManifest,
+    )
+    from miles_core.contracts.transport import (
         UpdateTarget as UpdateTarget,
+    )
+    from miles_core.contracts.transport import (
         WeightSource as WeightSource,
+    )
+    from miles_core.contracts.transport import (
         WireTensor as WireTensor,
     )
     from miles_core.errors import (
         MilesError as MilesError,
+    )
+    from miles_core.errors import (
         PluginError as PluginError,
+    )
+    from miles_core.errors import (
         Problem as Problem,
+    )
+    from miles_core.errors import (
         PublicationError as PublicationError,
+    )
+    from miles_core.errors import (
         RequestError as RequestError,
+    )
+    from miles_core.errors import (
         RunError as RunError,
+    )
+    from miles_core.errors import (
         ValidationError as ValidationError,
+    )
+    from miles_core.errors import (
         WorkerDied as WorkerDied,
     )
     from miles_core.hookspecs import (
         HOOK_API_VERSION as HOOK_API_VERSION,
+    )
+    from miles_core.hookspecs import (
         hookimpl as hookimpl,
     )
     from miles_core.loop.api import (
         Run as Run,
+    )
+    from miles_core.loop.api import (
         export as export,
+    )
+    from miles_core.loop.api import (
         resume as resume,
+    )
+    from miles_core.loop.api import (
         run as run,
     )
     from miles_core.types.batch import (
         Batch as Batch,
+    )
+    from miles_core.types.batch import (
         Row as Row,
     )
     from miles_core.types.sampling import (
         NoiseKey as NoiseKey,
+    )
+    from miles_core.types.sampling import (
         Sampling as Sampling,
     )
     from miles_core.types.sequence import (
         NO_VERSION as NO_VERSION,
+    )
+    from miles_core.types.sequence import (
         Sequence as Sequence,
+    )
+    from miles_core.types.sequence import (
         Span as Span,
     )
     from miles_core.types.task import (
         Message as Message,
+    )
+    from miles_core.types.task import (
         Task as Task,
     )
     from miles_core.types.trajectory import (
         Disposition as Disposition,
+    )
+    from miles_core.types.trajectory import (
         Group as Group,
+    )
+    from miles_core.types.trajectory import (
         Score as Score,
+    )
+    from miles_core.types.trajectory import (
         Status as Status,
+    )
+    from miles_core.types.trajectory import (
         Trajectory as Trajectory,
     )
     from miles_core.weights.model_cache import (
         cache_root as cache_root,
+    )
+    from miles_core.weights.model_cache import (
         check_made as check_made,
+    )
+    from miles_core.weights.model_cache import (
         make_once as make_once,
     )
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import signal
-import threading
-import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+import numpy as np
 import yaml
 
+from miles_core.contracts.component import BuildContext
 from miles_core.errors import MilesError, PluginError, Problem, RequestError
 from miles_core.host.lock import compare_locks, read_lock, write_lock
 from miles_core.host.registry import Registry
 from miles_core.loop.assemble import assemble, start_trainer
 from miles_core.loop.checkpoint import Checkpoints, Saved, restore
 from miles_core.loop.driver import Progress, drive
+from miles_core.loop.interruptible import wait_for
 from miles_core.loop.record import Recorder, read_evaluations
 from miles_core.loop.ring import Ring
 from miles_core.loop.summary import comparisons
@@ -34,7 +32,6 @@ from miles_core.recipe.resolved import Plan
 from miles_core.recipe.yaml_text import dump
 
 View = Literal["live", "plain", "none"]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,7 @@ def export(run: Path, to: Path) -> Path:
     shutil.rmtree(draft, ignore_errors=True)
     try:
         draft.mkdir(parents=True)
-        _wait_for(_export(plan, folder, saved, draft.resolve()))
+        wait_for(_export(plan, folder, saved, draft.resolve()))
         if to.exists():
             to.rmdir()
         draft.rename(to)
@@ -140,29 +137,22 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
     """The part that `run` and `resume` share: the ring, from the beginning or from a checkpoint, and how it ended."""
     live = LiveView(plan.name, plan.steps, view=view)
     recorder = _recorder(plan, registry, folder, live, saved)
-    ring_decode: list[Callable[[int], str]] = []
     try:
-        _wait_for(_run_ring(plan, folder, recorder, saved, ring_decode))
+        wait_for(_run_ring(plan, folder, recorder, saved))
     except BaseException as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
-        state = "interrupted" if interrupted else "failed"
-        text = "interrupted" if interrupted else str(error) or type(error).__name__
-        recorder.emit("run_failed", folder=folder.path, error=text, interrupted=interrupted)
-        folder.write_status(state=state, error=text)
-        _close(recorder, live, state)
-        error.add_note(f"run folder: {folder.path}; {_what_is_saved(plan, folder)}")
+        _end_early(error, plan, folder, recorder, live)
         raise
     recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
     evaluations = comparisons(recorder.evaluations)
     folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, evaluations=evaluations)
-    _close(recorder, live, "done")
-    report = write_report(folder, decode=ring_decode[0] if ring_decode else None)
+    live.close()
+    recorder.close("done")
     summary = {
         "name": folder.path.name,
         "state": "done",
         "steps": plan.steps,
         "folder": str(folder.path),
-        "report": str(report),
+        "report": str(write_report(folder, decode=_decoder(plan))),
         "evaluations": evaluations,
         "plugins": [
             {"name": use.plugin.name, "calls": use.calls, "failures": use.failures, "seconds": use.seconds}
@@ -172,21 +162,27 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
     return Run(folder, summary)
 
 
-async def _run_ring(
-    plan: Plan,
-    folder: RunFolder,
-    recorder: Recorder,
-    saved: Saved | None,
-    decode: list[Callable[[int], str]],
-) -> None:
-    progress = Progress()
+def _end_early(error: BaseException, plan: Plan, folder: RunFolder, recorder: Recorder, live: LiveView) -> None:
+    """Put on record that and why the run ended, and tell whoever sees the error what was saved."""
+    interrupted = isinstance(error, KeyboardInterrupt)
+    state = "interrupted" if interrupted else "failed"
+    text = "interrupted" if interrupted else str(error) or type(error).__name__
+    live.close()
+    error.add_note(f"run folder: {folder.path}; {_what_is_saved(plan, folder)}")
+    try:
+        recorder.emit("run_failed", folder=folder.path, error=text, interrupted=interrupted)
+        folder.write_status(state=state, error=text)
+        recorder.close(state)
+        write_report(folder, decode=None)
+    except MilesError as second:  # the disk may be what failed; the first error is the one to show
+        error.add_note(f"then its record could not be completed: {second}")
+
+
+async def _run_ring(plan: Plan, folder: RunFolder, recorder: Recorder, saved: Saved | None) -> None:
     recorder.emit("run_started", folder=folder.path, recipe=dict(plan.recipe))
     ring = await assemble(plan, folder.path.resolve(), recorder)
     try:
-        if ring.renderer is not None:
-            decode.append(_decoder(ring))
-        if saved is not None:
-            progress = await _restore(ring, saved)
+        progress = await _restore(ring, saved) if saved is not None else Progress()
         await drive(ring, progress, _checkpoints(plan, folder))
     finally:
         await ring.runtime.close()
@@ -220,8 +216,6 @@ def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: LiveView,
 
 
 def _tracker(ref: Any, plan: Plan, folder: RunFolder) -> Any:
-    from miles_core.contracts.component import BuildContext
-
     tracker = ref.build(BuildContext(plan.seed, f"tracker-{ref.name}", folder.path))
     tracker.start(folder.path.name, plan.recipe)
     return tracker
@@ -231,17 +225,19 @@ def _checkpoints(plan: Plan, folder: RunFolder) -> Checkpoints:
     return Checkpoints(folder.checkpoints, plan.recipe, every=plan.checkpoint_every, keep=plan.checkpoint_keep)
 
 
-def _decoder(ring: Ring) -> Callable[[int], str]:
-    import numpy as np
+def _decoder(plan: Plan) -> Callable[[int], str] | None:
+    """What a token says, for the report. The model's files are there by now."""
+    if plan.model is None:
+        return None
+    spec = plan.model.build(BuildContext(plan.seed, "model"))
+    spec.materialise()
+    renderer = spec.renderer()
 
-    renderer = ring.renderer
-    assert renderer is not None
-    return lambda token: renderer.decode(np.array([token], np.int32))
+    def decode(token: int) -> str:
+        text: str = renderer.decode(np.array([token], np.int32))
+        return text
 
-
-def _close(recorder: Recorder, live: LiveView, outcome: str) -> None:
-    live.close()
-    recorder.close(outcome)
+    return decode
 
 
 def _what_is_saved(plan: Plan, folder: RunFolder) -> str:
@@ -259,41 +255,3 @@ def _refuse_drift(locked: Sequence[Any], plan: Plan, where: Path) -> None:
     differences = compare_locks(locked, plan.plugins)
     if differences:
         raise PluginError([Problem("the plugin set is another than the locked one", str(where)), *differences])
-
-
-def _wait_for(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end. SIGTERM ends it like Ctrl-C. Inside a running event loop (a notebook), it runs in a
-    thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(_interruptible(work))
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
-
-
-async def _interruptible(work: Coroutine[Any, Any, Result]) -> Result:
-    if threading.current_thread() is not threading.main_thread():
-        return await work
-    task = asyncio.ensure_future(work)
-    terminated = False
-
-    def terminate() -> None:
-        nonlocal terminated
-        terminated = True
-        task.cancel()
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if terminated:
-            raise KeyboardInterrupt from None
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        raise
-    finally:
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-
-
-warnings.filterwarnings("default", module="miles_core")

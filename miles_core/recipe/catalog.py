@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import hashlib
+import importlib.util
 import json
 import logging
 from collections.abc import Sequence

@@ -25,7 +25,7 @@ class Fleet:
 
     def __init__(self, engines: Several[NamedEngine]) -> None:
         self._engines = {engine.name: engine for engine in engines}
-        self._active: Counter[str] = Counter({name: 0 for name in self._engines})
+        self._active: Counter[str] = Counter(dict.fromkeys(self._engines, 0))
         self._home: OrderedDict[str, str] = OrderedDict()
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
