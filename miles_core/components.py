@@ -113,7 +113,10 @@ def miles_transports() -> Iterable[Component]:
 
 @hookimpl
 def miles_precisions() -> Iterable[Component]:
-    return [Component("fp32", "miles_core.weights.fp32:Fp32", summary="Engines hold what the trainer holds")]
+    return [
+        Component("fp32", "miles_core.weights.fp32:Fp32", summary="Engines hold what the trainer holds"),
+        Component("bf16", "miles_core.weights.bf16:Bf16", summary="Weights rounded to bfloat16 for the engines"),
+    ]
 
 
 @hookimpl

@@ -115,6 +115,11 @@ class Transport(Protocol):
 class Precision(Protocol):
     """One quantizer for four stages: checkpoint conversion, trainer forward, engine, live export."""
 
+    def layout(self, info: TensorInfo) -> Iterable[TensorInfo]:
+        """Names, shapes and dtypes of what `encode` makes of such a tensor. Raises RequestError for a dtype that it
+        does not take."""
+        ...
+
     def encode(self, tensor: WireTensor) -> Iterable[WireTensor]:
-        """A trainer's tensor as the engines hold it."""
+        """A trainer's tensor as the engines hold it, in the order of `layout`."""
         ...

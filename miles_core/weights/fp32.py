@@ -6,20 +6,24 @@ from collections.abc import Iterable
 
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import NoOptions
-from miles_core.contracts.transport import WireTensor
-from miles_core.errors import RunError
+from miles_core.contracts.transport import TensorInfo, WireTensor
+from miles_core.errors import RequestError
 
 
 class Fp32:
-    """Passes float32 tensors through unchanged. Raises RunError for any other dtype: nothing is converted silently."""
+    """Passes float32 tensors through unchanged; any other dtype is refused: nothing is converted silently."""
 
     def __init__(self, options: NoOptions, context: BuildContext) -> None:
         pass
 
-    def encode(self, tensor: WireTensor) -> Iterable[WireTensor]:
-        if tensor.info.dtype != "float32":
-            raise RunError(
-                f"precision fp32 got tensor {tensor.info.name!r} of dtype {tensor.info.dtype}",
-                mend="choose a precision that converts it, or train in float32",
+    def layout(self, info: TensorInfo) -> Iterable[TensorInfo]:
+        if info.dtype != "float32":
+            raise RequestError(
+                f"precision fp32 got tensor {info.name!r} of dtype {info.dtype}",
+                mend="choose a precision that takes it, or keep the trainer's weights in float32",
             )
+        return (info,)
+
+    def encode(self, tensor: WireTensor) -> Iterable[WireTensor]:
+        self.layout(tensor.info)
         return (tensor,)

@@ -17,6 +17,7 @@ from miles_core import (
     Correction,
     Delivery,
     Loss,
+    Precision,
     RequestError,
     RunError,
     Sequence,
@@ -66,6 +67,7 @@ class TorchTrainer:
         )
         self._optimizer = Optimizer(self._trained, options)
         self._transport: Transport | None = context.part("transport") if "transport" in context.parts else None
+        self._precision: Precision | None = context.part("precision") if "precision" in context.parts else None
         self._loss: Loss[torch.Tensor] | None = None
         self._correction: Correction[torch.Tensor] | None = None
         self._reference: Tensors | None = None
@@ -82,7 +84,7 @@ class TorchTrainer:
         return TrainerFacts(
             parameters=sum(parameter.numel() for parameter in self._model.parameters()),
             trainable=sum(parameter.numel() for parameter in self._trained.values()),
-            tensors=tensor_infos(self._model, self._dtype),
+            tensors=tensor_infos(self._model, self._precision),
             shared_prefix=self._options.share_prefix,
             device=str(self._model.device),
         )
@@ -162,7 +164,7 @@ class TorchTrainer:
 
     def send(self, version: int) -> Delivery:
         self._require_usable()
-        return self._sending().send(version, wire_tensors(self._model, self._dtype))
+        return self._sending().send(version, wire_tensors(self._model, self._precision))
 
     def release(self, version: int) -> None:
         self._sending().release(version)

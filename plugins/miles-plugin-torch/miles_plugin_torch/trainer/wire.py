@@ -1,4 +1,4 @@
-"""Weights as what a transport carries."""
+"""Weights as what a transport carries: the trainer's float32, encoded by the run's precision."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from collections.abc import Iterator
 import torch
 from transformers import PreTrainedModel
 
-from miles_core import TensorInfo, WireTensor
+from miles_core import Precision, TensorInfo, WireTensor
 from miles_plugin_torch.trainer.checkpointing import model_tensors
 
 
-def tensor_infos(model: PreTrainedModel, dtype: torch.dtype) -> tuple[TensorInfo, ...]:
+def tensor_infos(model: PreTrainedModel, precision: Precision | None) -> tuple[TensorInfo, ...]:
     """Every tensor that `wire_tensors` yields, in order."""
-    return tuple(
-        TensorInfo(name, tuple(tensor.shape), _name(_wire_type(tensor, dtype)))
-        for name, tensor in model_tensors(model).items()
-    )
+    infos = (_info(name, tensor) for name, tensor in model_tensors(model).items())
+    if precision is None:
+        return tuple(infos)
+    return tuple(encoded for info in infos for encoded in precision.layout(info))
 
 
-def wire_tensors(model: PreTrainedModel, dtype: torch.dtype) -> Iterator[WireTensor]:
-    """The weights one by one. On a CPU in float32 the bytes are the live weights' own: copy them before the next
-    optimizer step."""
+def wire_tensors(model: PreTrainedModel, precision: Precision | None) -> Iterator[WireTensor]:
+    """The weights one by one. On a CPU without a precision that converts, the bytes are the live weights' own: copy them
+    before the next optimizer step."""
     for name, tensor in model_tensors(model).items():
-        ready = tensor.detach().to(device="cpu", dtype=_wire_type(tensor, dtype)).contiguous()
-        info = TensorInfo(name, tuple(ready.shape), _name(ready.dtype))
-        yield WireTensor(info, ready.view(-1).view(torch.uint8).numpy())
+        ready = tensor.detach().cpu().contiguous()
+        wired = WireTensor(_info(name, tensor), ready.view(-1).view(torch.uint8).numpy())
+        if precision is None:
+            yield wired
+        else:
+            yield from precision.encode(wired)
 
 
-def _wire_type(tensor: torch.Tensor, dtype: torch.dtype) -> torch.dtype:
-    return dtype if tensor.is_floating_point() else tensor.dtype
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _info(name: str, tensor: torch.Tensor) -> TensorInfo:
+    return TensorInfo(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))

@@ -23,7 +23,7 @@ from trainer_cases import (
 )
 from transformers import AutoModelForCausalLM
 
-from miles_core import Batch, BuildContext, RequestError, RunError
+from miles_core import ComponentRef, Batch, BuildContext, RequestError, RunError
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
@@ -56,9 +56,13 @@ def test_what_is_sent_is_the_checkpoint_file(tiny):
     assert 1 not in KeptTransport.sent
 
 
-def test_bfloat16_keeps_float32_weights_and_sends_bfloat16(llama):
+def precision(name: str, factory: str) -> ComponentRef:
+    return ComponentRef("precision", name, factory, "miles_core.contracts.options:NoOptions", {}, "miles-core", "0")
+
+
+def test_bfloat16_keeps_float32_weights_and_the_precision_sends_them_rounded(llama):
     rows = random_rows(np.random.default_rng(2))
-    trainer = make_trainer(llama, dtype="bfloat16")
+    trainer = make_trainer(llama, precision=precision("bf16", "miles_core.weights.bf16:Bf16"), dtype="bfloat16")
     found = trainer.score([row.sequence for row in rows])
     exact = make_trainer(llama).score([row.sequence for row in rows])
     worst = max(np.abs(a - b).max() for a, b in zip(found, exact, strict=True))
@@ -66,7 +70,12 @@ def test_bfloat16_keeps_float32_weights_and_sends_bfloat16(llama):
     trainer.step(Batch(0, tuple(rows)))
     assert all(p.dtype == torch.float32 for p in trainer._model.parameters())
     trainer.send(2)
+    assert tuple(info for info, _ in KeptTransport.sent[2]) == trainer.facts().tensors
     assert {info.dtype for info, _ in KeptTransport.sent[2]} == {"bfloat16"}
+    weights = trainer._model.state_dict()
+    for info, data in KeptTransport.sent[2]:
+        sent = torch.from_numpy(data.copy()).view(torch.bfloat16)
+        assert torch.equal(sent, weights[info.name].flatten().to(torch.bfloat16))
 
 
 @pytest.mark.parametrize("loss", [SupervisedCase, PenaltyCase])

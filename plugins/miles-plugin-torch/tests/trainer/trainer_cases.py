@@ -140,8 +140,10 @@ def ref(kind: str, cls: type) -> ComponentRef:
     return ComponentRef(kind, cls.__name__, f"trainer_cases:{cls.__name__}", "miles_core:NoOptions", {}, "test", "0")
 
 
-def make_trainer(files, loss=PolicyCase, correction=HalvingCase, **options) -> TorchTrainer:
+def make_trainer(files, loss=PolicyCase, correction=HalvingCase, precision=None, **options) -> TorchTrainer:
     parts = {"loss": ref("loss", loss), "transport": ref("transport", KeptTransport)}
+    if precision is not None:
+        parts["precision"] = precision
     if correction is not None:
         parts["correction"] = ref("correction", correction)
     options = {"max_grad_norm": None, "learning_rate": 0.01, **options}
