@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from miles_core import TensorInfo
 from miles_plugin_torch.engine.architecture import DenseShape
 from miles_plugin_torch.engine.dense_weights import DenseStaging, DenseWeights
+from miles_plugin_torch.engine.sampling import BLOCK
 
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor]
 """attend(layer, q [T, heads, d], k [T, kv_heads, d], v [T, kv_heads, d], scale) -> [T, heads, d]."""
@@ -60,7 +61,7 @@ class Decoder(Protocol):
         ...
 
     def logits(self, final: torch.Tensor) -> torch.Tensor:
-        """[R, width] -> float32 [R, vocabulary]; the caller may overwrite it."""
+        """[R, width] -> float32 [blocks, R, BLOCK] as `sampling.choose` takes it, which may overwrite it."""
         ...
 
 
@@ -105,7 +106,11 @@ class DenseDecoder:
         return self._norm(h, weights.norm)
 
     def logits(self, final: torch.Tensor) -> torch.Tensor:
-        return self._usable().head.matrix(final).float()
+        logits = self._usable().head.product(final).float()
+        beyond = len(logits) * BLOCK - self.vocabulary
+        if beyond:
+            logits[-1, :, BLOCK - beyond :] = float("-inf")
+        return logits
 
     def _usable(self) -> DenseWeights:
         if self._weights is None:

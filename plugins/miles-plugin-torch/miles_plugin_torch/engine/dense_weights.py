@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from miles_plugin_torch.engine.architecture import DenseShape
 from miles_plugin_torch.engine.panels import WIDEST, Panels, panel_width
+from miles_plugin_torch.engine.sampling import BLOCK
 
 
 @dataclass(slots=True)
@@ -29,7 +30,8 @@ class DenseLayer:
 
 @dataclass(slots=True)
 class DenseWeights:
-    """All weights; `table` [vocabulary, hidden] is None when the embedding is the head."""
+    """All weights. The head's panels are the blocks that `sampling` chooses from; `table` [vocabulary, hidden] is None
+    when the embedding is the head."""
 
     layers: list[DenseLayer]
     norm: torch.Tensor
@@ -63,6 +65,8 @@ class DenseStaging:
             tensor = self._paired(tensor)
         if region.ndim == 3:  # panels: a weight's rows become columns, a bias stays a row
             width = region.shape[2]
+            if len(tensor) % width:  # the vocabulary: the last block is not full
+                tensor = F.pad(tensor, (0, 0, 0, width - len(tensor) % width))
             tensor = tensor.view(-1, 1, width) if tensor.ndim == 1 else tensor.view(-1, width, tensor.shape[1]).mT
         region.copy_(tensor)
         self._missing.discard(name)
@@ -102,7 +106,7 @@ class DenseStaging:
             )
             for _ in range(shape.layers)
         ]
-        head = panels(shape.vocabulary, hidden, panel_width(shape.vocabulary), False)
+        head = panels(-(-shape.vocabulary // BLOCK) * BLOCK, hidden, BLOCK, False)
         table = None if shape.tied else torch.empty(shape.vocabulary, hidden, device=self._device, dtype=self._dtype)
         return DenseWeights(layers, vector(hidden), head, table)
 

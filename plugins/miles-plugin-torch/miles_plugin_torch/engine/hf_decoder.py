@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 from miles_core import ModelFiles, TensorInfo
 from miles_plugin_torch.attention import attending
 from miles_plugin_torch.engine.decoder import Attend
+from miles_plugin_torch.engine.sampling import in_blocks
 from miles_plugin_torch.loading import load_model
 
 
@@ -69,7 +70,7 @@ class ModelDecoder:
         return output.logits[0]
 
     def logits(self, final: torch.Tensor) -> torch.Tensor:
-        return final.to(torch.float32, copy=True)
+        return in_blocks(final.float())
 
     def _tied_names(self) -> dict[str, str]:
         """Other names of the same parameters -> the name that updates use."""

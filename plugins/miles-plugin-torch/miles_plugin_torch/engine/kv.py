@@ -1,9 +1,9 @@
 """KV memory of bounded size: rows of running requests, and stored prefixes that later requests reuse.
 
-A running request owns one row of a *slab*: for each layer a tensor [rows, 2 · kv_heads, capacity, d] (keys, then
-values). Requests of about the same capacity share a slab; its rows in use are always the first ones, so that a decode step
-attends to a slab with one call and no gathering. A *prefix* is the KV of a token sequence that was computed once: a
-prompt, or a finished turn. Rows are filled from prefixes by copying, which costs a thousandth of computing them.
+A running request owns one row of a *slab*: for each layer keys and values [rows, kv_heads, capacity, d]. Requests of
+about the same capacity share a slab; its rows in use are always the first ones, so that a decode step attends to a slab
+with a few batched products and no gathering. A *prefix* is the KV of a token sequence that was computed once: a prompt,
+or a finished turn. Rows are filled from prefixes by copying, which costs a thousandth of computing them.
 
 Memory is counted in tokens: rows by their capacity, prefixes by their length. Tensors lie one a layer: a single tensor
 for all layers was measured three times slower.
@@ -36,15 +36,18 @@ class KVShape:
     device: torch.device
 
     def zeros(self, rows: int, tokens: int) -> list[torch.Tensor]:
-        """For each layer [rows, 2 · kv_heads, tokens, d]. Zeros, since what lies beyond a row's length is multiplied
-        by 0 in attention and must be finite; untouched zero pages cost no memory."""
-        shape = (rows, 2 * self.kv_heads, tokens, self.head_dim)
-        return [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(self.layers)]
+        """Keys and values of layer 0, of layer 1, ...: each [rows, kv_heads, tokens, d].
+
+        Zeros, since what lies beyond a row's length is multiplied by 0 in attention and must be finite; zero pages that
+        nobody touches cost no memory.
+        """
+        shape = (rows, self.kv_heads, tokens, self.head_dim)
+        return [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(2 * self.layers)]
 
 
 @dataclass(slots=True, eq=False)
 class Prefix:
-    """KV of `tokens` [n]: for each layer [1, 2 · kv_heads, n, d], of which the first `done` tokens are computed.
+    """KV of `tokens` [n]: `kv` as from `KVShape.zeros`, of which the first `done` tokens are computed.
 
     `final` is the final state of the last token, from which the next one can be sampled; None when it is not known.
     `users` counts requests that still need it: such a prefix is not evicted.
@@ -207,8 +210,8 @@ class KVMemory:
             return
         used = len(slab.slots)
         longest = max((slot.length for slot in slab.slots), default=0)
-        for layer, old in enumerate(slab.kv):  # layer by layer, so that only one layer exists twice
+        for index, old in enumerate(slab.kv):  # one by one, so that only one tensor exists twice
             new = torch.zeros(rows, *old.shape[1:], dtype=old.dtype, device=old.device)
             new[:used, :, :longest].copy_(old[:used, :, :longest])
-            slab.kv[layer] = new
+            slab.kv[index] = new
         slab.rows = rows

@@ -45,10 +45,6 @@ class Panels:
         x = x.unsqueeze(0).expand(len(self.data), -1, -1)
         return torch.bmm(x, self.data) if self.bias is None else torch.baddbmm(self.bias, x, self.data)
 
-    def matrix(self, x: torch.Tensor) -> torch.Tensor:
-        """x [T, K] -> x Wᵀ + bias [T, N], contiguous."""
-        return self.product(x).transpose(0, 1).reshape(len(x), -1)
-
     def add_product(self, x: torch.Tensor, total: torch.Tensor) -> None:
         """total [T, N] += x Wᵀ + bias, in place."""
         panels = self.product(x)

@@ -47,30 +47,38 @@ class Draw:
 
 
 def choose(logits: torch.Tensor, draws: list[Draw]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """One token for each row of logits float32 [R, V], which is overwritten.
+    """One token for each of R requests from logits float32 [blocks, R, BLOCK], which are overwritten.
 
+    Ids beyond the vocabulary, which fill the last block, have logit -inf (`in_blocks`).
     Returns the ids [R] and their log-softmax(logits / temperature) [R] before truncation (greedy: at temperature 1).
     A row whose logits are not finite gets the log-prob NaN.
     """
-    scaled = _at_temperature(logits, draws)
-    top = scaled.amax(-1, keepdim=True)
-    weights = torch.sub(scaled, top).exp_()
-    blocks = _block_sums(weights)
-    totals = blocks.sum(1)
-    tokens = np.zeros(len(draws), dtype=np.int64)
-    sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
+    _divide_by_temperature(logits, draws)
+    likeliest = logits.amax(-1)
     greedy = [row for row, draw in enumerate(draws) if draw.temperature == 0]
+    sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
+    weights = logits.sub_(likeliest.amax(0).view(1, -1, 1)).exp_()  # in place: logits are not needed again
+    sums = _sums(weights)
+    tokens = np.zeros(len(draws), dtype=np.int64)
     if greedy:
-        tokens[greedy] = scaled[greedy].argmax(-1).cpu().numpy()
-    if any(draw.truncates for draw in draws):
-        weights, blocks = _truncated(weights, blocks, draws)
+        tokens[greedy] = _likeliest(weights, likeliest, greedy)
     if sampled:
-        rows = slice(None) if not greedy else sampled
-        tokens[sampled] = _gumbel_max(weights[rows], blocks[rows], [draws[row] for row in sampled])
-    chosen = scaled.gather(1, torch.from_numpy(tokens).to(scaled.device).unsqueeze(1)).squeeze(1)
+        tokens[sampled] = _gumbel_max(*_truncated(weights, sums, draws), sampled, draws)
+    rows = torch.arange(len(draws), device=weights.device)
+    ids = torch.from_numpy(tokens).to(weights.device)
+    chosen = weights[ids // BLOCK, rows, ids % BLOCK].double().cpu().numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
-        logprobs = (chosen - top.squeeze(1)).double().cpu().numpy() - np.log(totals)
+        logprobs = np.log(chosen) - np.log(sums.sum(1))
     return tokens, np.minimum(logprobs, 0.0).astype(np.float32)
+
+
+def in_blocks(logits: torch.Tensor) -> torch.Tensor:
+    """float32 [R, vocabulary] -> what `choose` takes, [blocks, R, BLOCK]."""
+    rows, size = logits.shape
+    blocks = -(-size // BLOCK)
+    padded = torch.full((rows, blocks * BLOCK), float("-inf"), dtype=torch.float32, device=logits.device)
+    padded[:, :size] = logits
+    return padded.view(rows, blocks, BLOCK).transpose(0, 1)
 
 
 def gumbel(digests: _U64, positions: _U64, lanes: _U64) -> _F64:
@@ -89,55 +97,57 @@ def _mix(z: _U64) -> _U64:
     return z ^ (z >> np.uint64(31))
 
 
-def _at_temperature(logits: torch.Tensor, draws: list[Draw]) -> torch.Tensor:
+def _divide_by_temperature(logits: torch.Tensor, draws: list[Draw]) -> None:
     divisors = [draw.temperature or 1.0 for draw in draws]
     if any(divisor != 1.0 for divisor in divisors):
-        logits.div_(torch.tensor(divisors, dtype=logits.dtype, device=logits.device).unsqueeze(1))
-    return logits
+        logits.div_(torch.tensor(divisors, dtype=logits.dtype, device=logits.device).view(1, -1, 1))
 
 
-def _block_sums(weights: torch.Tensor) -> _F64:
-    """[R, V] -> sums over blocks of BLOCK ids, [R, ceil(V / BLOCK)]."""
-    rows, size = weights.shape
-    whole = size // BLOCK
-    sums = weights[:, : whole * BLOCK].view(rows, whole, BLOCK).sum(-1) if whole else weights[:, :0]
-    if size % BLOCK:
-        sums = torch.cat((sums, weights[:, whole * BLOCK :].sum(-1, keepdim=True)), 1)
-    return np.asarray(sums.double().cpu().numpy())
+def _sums(weights: torch.Tensor) -> _F64:
+    """[blocks, R, BLOCK] -> sum of each block, [R, blocks]."""
+    return np.asarray(weights.sum(-1).t().double().cpu().numpy())
 
 
-def _gumbel_max(weights: torch.Tensor, blocks: _F64, draws: list[Draw]) -> npt.NDArray[np.int64]:
-    """weights [R, V] proportional to probabilities, and their block sums -> ids [R]."""
-    digests = np.array([draw.digest for draw in draws], dtype=np.uint64)
-    positions = np.array([draw.position for draw in draws], dtype=np.uint64)
-    size = weights.shape[1]
+def _likeliest(weights: torch.Tensor, likeliest: torch.Tensor, rows: list[int]) -> npt.NDArray[np.int64]:
+    """The first of the ids with the largest logit, of some rows; `likeliest` [blocks, R] is each block's largest."""
+    block = likeliest[:, rows].argmax(0)
+    inside = weights[block, torch.tensor(rows, device=weights.device)].argmax(-1)
+    return np.asarray((block * BLOCK + inside).cpu().numpy())
+
+
+def _gumbel_max(weights: torch.Tensor, sums: _F64, rows: list[int], draws: list[Draw]) -> npt.NDArray[np.int64]:
+    """weights [blocks, R, BLOCK] proportional to probabilities, and their sums [R, blocks] -> ids of some rows."""
+    digests = np.array([draws[row].digest for row in rows], dtype=np.uint64)
+    positions = np.array([draws[row].position for row in rows], dtype=np.uint64)
+    sums = sums[rows]
+    lanes = np.broadcast_to(np.arange(sums.shape[1], dtype=np.uint64), sums.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
-        lanes = np.broadcast_to(np.arange(blocks.shape[1], dtype=np.uint64), blocks.shape)
-        block = (np.log(blocks) + gumbel(digests, positions, lanes)).argmax(1)
+        block = (np.log(sums) + gumbel(digests, positions, lanes)).argmax(1)
+        at = torch.from_numpy(block).to(weights.device), torch.tensor(rows, device=weights.device)
+        candidates = weights[at].double().cpu().numpy()
         ids = block[:, None] * BLOCK + np.arange(BLOCK)
-        inside = ids < size
-        columns = torch.from_numpy(np.minimum(ids, size - 1)).to(weights.device)
-        candidates = np.where(inside, weights.gather(1, columns).double().cpu().numpy(), 0.0)
-        noise = gumbel(digests, positions, ids.astype(np.uint64) + _IN_BLOCK)
-        best = (np.log(candidates) + noise).argmax(1)
-    return np.asarray(ids[np.arange(len(draws)), best])
+        inside = (np.log(candidates) + gumbel(digests, positions, ids.astype(np.uint64) + _IN_BLOCK)).argmax(1)
+    return np.asarray(ids[np.arange(len(rows)), inside])
 
 
-def _truncated(weights: torch.Tensor, blocks: _F64, draws: list[Draw]) -> tuple[torch.Tensor, _F64]:
+def _truncated(weights: torch.Tensor, sums: _F64, draws: list[Draw]) -> tuple[torch.Tensor, _F64]:
     """Weights outside top-k, then outside top-p of what is left, become 0 in the rows that ask for it.
 
     Top-k keeps every id that is as likely as the k-th; top-p keeps the fewest likeliest ids that reach the mass p.
     """
-    weights, blocks = weights.clone(), blocks.copy()
+    if not any(draw.truncates for draw in draws):
+        return weights, sums
+    weights, sums = weights.clone(), sums.copy()
     for row, draw in enumerate(draws):
         if not draw.truncates:
             continue
-        line = weights[row]
+        line = weights[:, row].reshape(-1)
         if 0 < draw.top_k < len(line):
             line[line < line.topk(draw.top_k).values[-1]] = 0.0
         if draw.top_p < 1.0:
             ordered, ids = line.double().sort(descending=True, stable=True)
             mass_before = ordered.cumsum(0) - ordered
             line[ids[mass_before >= draw.top_p * ordered.sum()]] = 0.0
-        blocks[row] = _block_sums(weights[row : row + 1])[0]
-    return weights, blocks
+        weights[:, row] = line.view(-1, BLOCK)
+        sums[row] = _sums(weights[:, row : row + 1])[0]
+    return weights, sums

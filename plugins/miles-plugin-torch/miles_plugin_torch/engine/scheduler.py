@@ -140,10 +140,10 @@ class Scheduler:
             if not self.memory.make_room(capacity + len(tokens)):
                 return
             self.waiting.popleft()
-            live.job = self.prefill.request(tokens)
-            live.job.prefix.users += 1
             live.promised = capacity
             self.memory.promised += capacity
+            live.job = self.prefill.request(tokens)
+            live.job.prefix.users += 1
             self.starting.append(live)
 
     def _open_rows(self, joining: list[Live]) -> None:
@@ -180,7 +180,7 @@ class Scheduler:
             return [], []
         lives = [self._owners[slot] for slab in slabs for slot in slab.slots]
         device = self.memory.shape.device
-        attention = DecodeAttention(slabs, self.memory.shape.dtype, device)
+        attention = DecodeAttention(slabs, self.memory.shape.kv_heads, self.memory.shape.dtype, device)
         tokens = torch.tensor([live.tokens[-1] for live in lives], device=device)
         final = self._decoder.final(tokens, attention.positions, attention, None)
         for slot in self._owners:

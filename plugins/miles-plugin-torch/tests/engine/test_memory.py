@@ -32,7 +32,7 @@ LOADS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(loads=LOADS, limit=st.integers(330, 900), cache=st.booleans(), running=st.integers(1, 6))
 def test_memory_stays_within_its_bound(
     loads: list[tuple[int, int, int, int, bool]], limit: int, cache: bool, running: int, decoder: Any, tools: Any

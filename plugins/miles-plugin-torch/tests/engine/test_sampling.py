@@ -7,8 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from miles_plugin_torch.engine.sampling import BLOCK, Draw, choose, gumbel
+from miles_plugin_torch.engine.sampling import BLOCK, Draw, gumbel, in_blocks
+from miles_plugin_torch.engine.sampling import choose as choose_from_blocks
 from transformers import TopKLogitsWarper, TopPLogitsWarper
+
+
+def choose(logits: torch.Tensor, asked: list[Draw]) -> tuple[np.ndarray, np.ndarray]:
+    return choose_from_blocks(in_blocks(logits), asked)
 
 
 def draws(count: int, temperature: float = 1.0, **truncation: float) -> list[Draw]:
@@ -25,7 +30,7 @@ def frequencies(logits: torch.Tensor, count: int, temperature: float, **truncati
 def test_tokens_follow_the_softmax(vocabulary: int, temperature: float) -> None:
     logits = torch.randn(vocabulary, generator=torch.Generator().manual_seed(1)) * 2
     expected = torch.softmax(logits.double() / temperature, -1).numpy()
-    count = 40_000
+    count = 20_000
     found = frequencies(logits, count, temperature)
     likely = expected > 20 / count
     deviations = (found - expected)[likely] / np.sqrt(expected * (1 - expected) / count)[likely]
@@ -42,7 +47,7 @@ def test_truncation_is_that_of_transformers(top_p: float, top_k: int) -> None:
     if top_p < 1:
         kept = TopPLogitsWarper(top_p)(None, kept)  # type: ignore[arg-type]
     expected = torch.softmax(kept[0].double(), -1).numpy()
-    count = 20_000
+    count = 6_000
     found = frequencies(logits, count, 1.0, top_p=top_p, top_k=top_k)
     assert set(np.flatnonzero(found)) <= set(np.flatnonzero(expected))
     assert np.abs(found - expected).max() < 5 * np.sqrt(0.25 / count)
