@@ -4,7 +4,7 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 PACKAGES := $(sort $(wildcard plugins/*/pyproject.toml) $(wildcard connectors/*/pyproject.toml))
-EDITABLE := -e .[dev] $(foreach package,$(PACKAGES),-e $(dir $(package)))
+EDITABLE := -e .[dev,bench] $(foreach package,$(PACKAGES),-e $(dir $(package)))
 INSTALLED := .venv/.installed
 
 .PHONY: install quickstart tiny test lint types pytest bench clean
