@@ -9,7 +9,8 @@ other processes take away only ever adds.
 full-length    4 groups of 8 prompts (45 tokens), 32 new tokens each: what is computed is the same, but for the prompts
 natural-32     the same 32 requests with lengths as the model's answers have: generate decodes until the longest ends
 natural-128    16 groups; generate takes batches of 32, the engine refills its 32 places
-full-share     what the matrix products of the full-length run take alone, in the engine's own layout, over the engine
+full-share     what the matrix products of the full-length run (with weights, and of attention in decoding) take alone,
+               in the engine's own layout, over what the engine takes; full-share-weights leaves attention out
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from miles_plugin_torch.engine.options import TorchEngineOptions
+from miles_plugin_torch.engine.torch_engine import TorchEngine
 from transformers import AutoModelForCausalLM
 
 from miles_core import (
@@ -37,8 +40,6 @@ from miles_core import (
     Sampling,
     UpdateManifest,
 )
-from miles_plugin_torch.engine.options import TorchEngineOptions
-from miles_plugin_torch.engine.torch_engine import TorchEngine
 
 THREADS = 1
 GROUP = 8
@@ -48,8 +49,8 @@ FULL_LENGTH = 32
 REPEATS = 3
 SEED = 20
 LENGTHS = (2, 3, 6, 7, 8, 8, 9, 9, 10, 12, 12, 14, 15, 18, 21, 23, 28, 32, 35, 38, 45, 52, 62)
-"""Quantiles of the lengths of SmolLM2-135M-Instruct's answers to one-digit sums (temperature 1, end token included) that
-end within 64 tokens; mean 20. A request's length is one of them, drawn with SEED."""
+"""Quantiles of the lengths of SmolLM2-135M-Instruct's answers to one-digit sums (temperature 1, end token included), of
+those answers that end within 64 tokens; mean 20. A request's length is one of them, drawn with SEED."""
 
 
 @dataclass(frozen=True)
@@ -125,27 +126,33 @@ def run_transformers(model: torch.nn.Module, load: Work) -> Timed:
     return found
 
 
-def run_products(engine: TorchEngine, load: Work) -> Timed:
-    """Only the matrix products of the engine's run of full-length requests: one prompt a group, then every step."""
-    weights = engine._decoder._weights
-    groups = len(load.prompts) // GROUP
+def run_products(engine: TorchEngine, load: Work, attention: bool) -> Timed:
+    """Only the matrix products of the engine's run of full-length requests: one prompt a group, then every step.
+    With `attention`, those of queries with keys and of weights with values in decoding too."""
+    weights, shape = engine._decoder._weights, engine._decoder.shape
+    requests, groups = len(load.prompts), len(load.prompts) // GROUP
+    longest = PROMPT_TOKENS + FULL_LENGTH
+    kept = [torch.ones(requests * shape.kv_heads, longest, shape.head_dim) for _ in range(2 * shape.layers)]
+    queries = torch.ones(requests * shape.kv_heads, shape.heads // shape.kv_heads, shape.head_dim)
 
-    def layers(rows: int) -> None:
+    def layers(rows: int, width: int) -> None:
         hidden, inner = torch.ones(rows, shape.hidden), torch.ones(rows, shape.intermediate)
         mixed = torch.ones(rows, shape.q_size)
-        for layer in weights.layers:
+        for index, layer in enumerate(weights.layers):
             layer.qkv.product(hidden)
+            if width and attention:
+                scores = torch.bmm(queries, kept[2 * index][:, :width].transpose(1, 2))
+                torch.bmm(scores, kept[2 * index + 1][:, :width])
             layer.out.product(mixed)
             layer.gate_up.product(hidden)
             layer.down.product(inner)
 
-    shape = engine._decoder.shape
     with timed() as found, torch.inference_mode():
-        layers(groups * PROMPT_TOKENS)
+        layers(groups * PROMPT_TOKENS, 0)
         for step in range(FULL_LENGTH):
             if step:
-                layers(len(load.prompts))
-            weights.head.product(torch.ones(len(load.prompts), shape.hidden))
+                layers(requests, PROMPT_TOKENS + step)
+            weights.head.product(torch.ones(requests, shape.hidden))
     return found
 
 
@@ -194,7 +201,8 @@ async def compare(files: ModelFiles, repeats: int, quick: bool) -> None:
     for load in loads:
         sides: dict[str, Callable[[], Timed]] = {"transformers": lambda load=load: run_transformers(model, load)}
         if load.name == "full-length":
-            sides["products"] = lambda load=load: run_products(engine, load)
+            sides["all products"] = lambda load=load: run_products(engine, load, attention=True)
+            sides["weights' products"] = lambda load=load: run_products(engine, load, attention=False)
         runs: dict[str, list[Timed]] = {side: [] for side in [*sides, "engine"]}
         for _ in range(repeats):
             for side, run in sides.items():
@@ -203,9 +211,10 @@ async def compare(files: ModelFiles, repeats: int, quick: bool) -> None:
         ours = least(runs["engine"])
         what = f"CPU s of transformers generate over ours, {len(load.prompts)} requests of {sum(load.lengths)} tokens"
         lines.append(report(load.name, least(runs["transformers"]), ours, what))
-        if "products" in runs:
-            share = least(runs["products"]).cpu / ours.cpu
-            lines.append(f"ratio full-share {share:.2f} CPU s of its matrix products alone over CPU s of the engine")
+        for name, side in (("full-share", "all products"), ("full-share-weights", "weights' products")):
+            if side in runs:
+                share = least(runs[side]).cpu / ours.cpu
+                lines.append(f"ratio {name} {share:.2f} CPU s of the {side} alone over CPU s of the engine")
     await engine.close()
     print("\n".join(lines))
 
