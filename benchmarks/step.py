@@ -9,7 +9,7 @@ the update of the engine's weights; the first step only warms up. `step_trl.py` 
 
 Time: CPU seconds of all processes of a side (cores may be shared with others), wall seconds beside. Memory: the peak of
 the proportional set size (PSS), summed over a side's processes, so that engine, trainer and driver all count; sampled
-four times a second.
+twice a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import step_shared as shared
 
 HERE = Path(__file__).parent
 STEPS = 2
-EVERY = 0.25
+EVERY = 0.5
 
 RUNS = {
     "full": ("full", "full"),

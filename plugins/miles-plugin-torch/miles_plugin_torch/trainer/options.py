@@ -49,7 +49,8 @@ class TorchTrainerOptions(TrainerOptions):
     )
     device: str = Field(default="cpu", description="torch device, e.g. cpu or cuda")
     dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="dtype of computation; weights are kept in float32, `precision:` says how engines get them"
+        default="float32",
+        description="dtype of computation; weights are kept in float32, `precision:` says how engines get them",
     )
     threads: PositiveInt | None = Field(default=None, description="torch threads; null: torch's own choice")
 

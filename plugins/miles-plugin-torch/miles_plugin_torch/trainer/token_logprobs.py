@@ -9,6 +9,9 @@ The forward pass goes over chunks of positions. When W needs a gradient and ever
 probabilities are kept for the backward pass; with more chunks they are computed a second time there. When W is frozen
 nothing is computed twice: d log p(y) / dh = W^T (onehot(y) - softmax(z)) / t does not depend on what the loss is, so
 the forward pass keeps this [M, H] instead.
+
+Made for `backward()`: a weight that has a gradient already gets its share added to it there, which
+`torch.autograd.grad` would not see.
 """
 
 from __future__ import annotations
@@ -98,8 +101,10 @@ class _TokenLogProbs(torch.autograd.Function):
             return by_hidden * grad[:, None].to(by_hidden.dtype), None, None, None, None, None
         hidden, weight, bias, targets, temperature, kept = ctx.saved_tensors
         grad_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        grad_weight: torch.Tensor | None = None
         grad_bias = None if bias is None else torch.zeros_like(bias)
+        # [V, H] is large: from the second micro-batch on it is added to where it belongs, without a copy in between.
+        in_place = weight.is_leaf and weight.grad is not None
+        grad_weight = weight.grad if in_place else torch.zeros_like(weight)
         for first in range(0, len(targets), ctx.chunk):
             part = slice(first, first + ctx.chunk)
             scale = (grad[part] / temperature[part])[:, None]
@@ -111,11 +116,10 @@ class _TokenLogProbs(torch.autograd.Function):
             slope = slope.to(hidden.dtype)
             if grad_hidden is not None:
                 grad_hidden[part] = slope @ weight.to(hidden.dtype)
-            product = slope.T @ hidden[part]
-            if grad_weight is None:
-                grad_weight = product.to(weight.dtype)
+            if slope.dtype == grad_weight.dtype:
+                grad_weight.addmm_(slope.T, hidden[part])
             else:
-                grad_weight += product
+                grad_weight += slope.T @ hidden[part]
             if grad_bias is not None:
                 grad_bias += slope.sum(0)
-        return grad_hidden, grad_weight, grad_bias, None, None, None
+        return grad_hidden, None if in_place else grad_weight, grad_bias, None, None, None

@@ -20,8 +20,8 @@ def tensor_infos(model: PreTrainedModel, precision: Precision | None) -> tuple[T
 
 
 def wire_tensors(model: PreTrainedModel, precision: Precision | None) -> Iterator[WireTensor]:
-    """The weights one by one. On a CPU without a precision that converts, the bytes are the live weights' own: copy them
-    before the next optimizer step."""
+    """The weights one by one. On a CPU, unless a precision converts them, the bytes are the live weights' own: copy
+    them before the next optimizer step."""
     for name, tensor in model_tensors(model).items():
         ready = tensor.detach().cpu().contiguous()
         wired = WireTensor(_info(name, tensor), ready.view(-1).view(torch.uint8).numpy())
