@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from miles_core import RunError
-
-TokenArray = npt.NDArray[np.int32]
+from miles_plugin_torch.engine.prefix_index import PrefixIndex, TokenArray
 
 ROW_STEP = 64
 GROW_ROWS = 8
@@ -90,13 +87,6 @@ def row_capacity(tokens: int) -> int:
     return -(-tokens // step) * step
 
 
-def common_length(a: TokenArray, b: TokenArray) -> int:
-    """How many leading tokens two sequences have in common."""
-    size = min(len(a), len(b))
-    differing = np.flatnonzero(a[:size] != b[:size])
-    return int(differing[0]) if len(differing) else size
-
-
 class KVMemory:
     """All KV of an engine. Never holds more than `limit` tokens."""
 
@@ -107,6 +97,7 @@ class KVMemory:
         self.prefixes: list[Prefix] = []
         self.promised = 0
         self._tick = 0
+        self._index: PrefixIndex[Prefix] = PrefixIndex()
 
     def held(self) -> int:
         """Tokens of memory in use or promised to requests that will soon open a row."""
@@ -115,29 +106,31 @@ class KVMemory:
 
     def make_room(self, tokens: int) -> bool:
         """See that `tokens` more fit: give up idle rows, then the prefixes unused for longest. False: they do not."""
-        if self.held() + tokens > self.limit:
-            for slab in list(self.slabs.values()):
-                self._resize(slab, len(slab.slots))
-        idle = sorted((p for p in self.prefixes if not p.users), key=lambda p: p.last_used)
-        for prefix in idle:
+        if self.held() + tokens <= self.limit:
+            return True
+        for slab in list(self.slabs.values()):
+            self._resize(slab, len(slab.slots))
+        for prefix in sorted(self.prefixes, key=lambda prefix: prefix.last_used):
             if self.held() + tokens <= self.limit:
                 break
-            self.prefixes.remove(prefix)
+            if not prefix.users:
+                self.prefixes.remove(prefix)
+                self._index.remove(prefix)
         return self.held() + tokens <= self.limit
 
     # Prefixes
 
     def find(self, tokens: TokenArray) -> tuple[Prefix | None, int]:
-        """The prefix that has the most leading tokens in common with `tokens`, and how many are computed."""
-        best, length = None, 0
-        for prefix in self.prefixes:
-            common = min(common_length(prefix.tokens, tokens), prefix.done)
-            better = common > length or (common == length and common > 0 and len(prefix) == common == len(tokens))
-            if better:
-                best, length = prefix, common
-        if best is not None:
-            self.touch(best)
-        return best, length
+        """A stored prefix that begins like `tokens`, and how many of its leading tokens can be reused."""
+        prefix, common = self._index.find(tokens)
+        if prefix is None:
+            return None, 0
+        self.touch(prefix)
+        return prefix, min(common, prefix.done)
+
+    def store(self, prefix: Prefix) -> None:
+        """A prefix is complete: let `find` see it."""
+        self._index.add(prefix)
 
     def touch(self, prefix: Prefix) -> None:
         self._tick += 1
@@ -158,16 +151,20 @@ class KVMemory:
 
     def drop_unused(self) -> None:
         """Forget the prefixes that no request needs."""
+        for prefix in self.prefixes:
+            if not prefix.users:
+                self._index.remove(prefix)
         self.prefixes = [prefix for prefix in self.prefixes if prefix.users]
 
     def keep(self, tokens: TokenArray, slot: Slot) -> None:
-        """Store the KV of a finished request, if there is room without evicting what is in use."""
-        if not self.make_room(len(tokens)):
+        """Store the KV of a finished request, unless that would evict what is in use."""
+        if self._index.find(tokens)[1] == len(tokens) or not self.make_room(len(tokens)):
             return
         prefix = self.new_prefix(tokens)
         prefix.done = len(tokens)
-        for new, slab in zip(prefix.kv, slot.slab.kv, strict=True):
-            new[0].copy_(slab[slot.row, :, : len(tokens)])
+        for new, rows in zip(prefix.kv, slot.slab.kv, strict=True):
+            new[0].copy_(rows[slot.row, :, : len(tokens)])
+        self.store(prefix)
 
     # Rows
 
@@ -200,6 +197,7 @@ class KVMemory:
         self.promised = 0
         self.slabs.clear()
         self.prefixes.clear()
+        self._index.clear()
 
     def _resize(self, slab: Slab, rows: int) -> None:
         if rows == slab.rows:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from miles_core import Finish, GenerateRequest, GenerateResult, VersionSpan
-from miles_plugin_torch.engine.kv import Slot, TokenArray
+from miles_plugin_torch.engine.kv import Slot
 from miles_plugin_torch.engine.prefill import Job
+from miles_plugin_torch.engine.prefix_index import TokenArray
 from miles_plugin_torch.engine.sampling import Draw
 
 

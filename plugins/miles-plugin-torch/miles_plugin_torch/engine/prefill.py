@@ -9,7 +9,8 @@ import torch
 
 from miles_plugin_torch.engine.attending import Chunk, PrefillAttention
 from miles_plugin_torch.engine.decoder import Decoder
-from miles_plugin_torch.engine.kv import KVMemory, Prefix, TokenArray, common_length
+from miles_plugin_torch.engine.kv import KVMemory, Prefix
+from miles_plugin_torch.engine.prefix_index import TokenArray, common_length
 
 SHARED_AT_LEAST = 8
 """Two prompts that begin with so many equal tokens have that beginning computed once, before both."""
@@ -132,3 +133,4 @@ class Prefill:
             chunk.prefix.done = chunk.stop
             if chunk.stop == len(chunk.prefix):
                 chunk.prefix.final = final[row].clone()
+                self.memory.store(chunk.prefix)

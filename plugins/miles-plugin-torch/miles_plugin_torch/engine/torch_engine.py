@@ -73,6 +73,8 @@ class TorchEngine:
         )
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
+        if not self._thread.alive:
+            raise RunError(f"engine {self.name} is not started, or closed")
         self._check(request)
         if self._updater.version is None and self._pause is None:
             raise self._unusable()
