@@ -1,5 +1,7 @@
 """The recipes that there are."""
 
+import hashlib
+import json
 import logging
 import sys
 from pathlib import Path
@@ -21,15 +23,24 @@ def miles_recipes():
 """
 
 
+def _record(recipe: Path, evidence: str) -> None:
+    digest = hashlib.sha256(recipe.read_bytes()).hexdigest()
+    place = recipe.with_suffix(".evidence.json")
+    place.write_text(json.dumps({"evidence": evidence, "recipe_sha256": digest}))
+
+
 @pytest.fixture
 def menu(kitchen: Any) -> Path:
     """A folder of recipes, and a plugin with one."""
     folder: Path = kitchen.folder / "recipes"
     folder.mkdir()
     (folder / "quick.yaml").write_text("# Trains a small model\n# in ten minutes.\n#\n# More words.\nmiles: 1\n")
-    (folder / "quick.evidence.json").write_text('{"format": 1, "evidence": "verified"}')
+    _record(folder / "quick.yaml", "verified")
+    (folder / "changed.yaml").write_text("# As it was.\n")
+    _record(folder / "changed.yaml", "verified")
+    (folder / "changed.yaml").write_text("# Changed since.\n")
     (folder / "bare.yaml").write_text("miles: 1\n")
-    (folder / "bare.evidence.json").write_text('{"evidence": "trust me"}')
+    _record(folder / "bare.yaml", "trust me")
     kitchen.site.plugin("menu", PACKAGED, provides=["recipe.big"])
     package = kitchen.site.folder / "miles_plugin_menu_data"
     (package / "recipes").mkdir(parents=True)
@@ -47,6 +58,7 @@ def test_recipes_have_name_summary_evidence_and_origin(
     assert entries["quick"].evidence == "verified" and entries["quick"].origin == str(menu)
     assert entries["bare"].summary == "" and entries["bare"].evidence == "not-verified"
     assert "trust me" in caplog.text
+    assert entries["changed"].evidence == "not-verified"
     assert entries["big"].origin == "miles-plugin-menu" and entries["big"].summary == "A big one."
     assert "gone" not in entries and "x.yaml, which is not there" in caplog.text
     assert "miles_plugin_lab" not in sys.modules, "a plugin without recipes was imported"
