@@ -74,7 +74,7 @@ def test_a_recipe_is_found_by_path_or_name(menu: Path) -> None:
 def test_an_unknown_name_gets_the_nearest(menu: Path) -> None:
     with pytest.raises(RequestError) as error:
         find_recipe("quik")
-    assert "there are: bare, quick" in str(error.value) and "did you mean 'quick'?" in str(error.value)
+    assert "there are: bare, changed, quick" in str(error.value) and "did you mean 'quick'?" in str(error.value)
 
 
 def test_a_plugin_of_recipes_that_is_broken_is_named(
