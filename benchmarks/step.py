@@ -1,7 +1,8 @@
 """A whole GRPO step: TRL's GRPOTrainer over Miles, in time and memory, and whether their gradients agree.
 
-    python benchmarks/step.py                  everything, some minutes
-    python benchmarks/step.py full gradient    only these
+    python benchmarks/step.py                  the parts `full`, `natural`, `last`, `gradient`: some minutes
+    python benchmarks/step.py checkpointed     one part; this one recomputes activations on both sides, as TRL does by
+                                               default, which the other parts leave out on both sides
 
 SmolLM2-135M-Instruct in float32, 4 prompts of 45 tokens x 8 completions, AdamW, one thread on both sides, each side in
 a process of its own, one after the other. A step is rollout, rewards, advantages, gradient, optimizer and, in Miles,
@@ -35,7 +36,9 @@ RUNS = {
     "last": ("full", "last"),
     "checkpointed": ("full", "checkpointed"),
 }
-"""Part -> (scenario, what is trained). `checkpointed` is TRL's own default, on both sides."""
+"""Part -> (scenario, what is trained)."""
+
+USUAL = ("full", "natural", "last", "gradient")
 
 
 def memory_of(process: psutil.Process) -> dict[int, float]:
@@ -50,8 +53,9 @@ def memory_of(process: psutil.Process) -> dict[int, float]:
     return found
 
 
-def run(side: str, scenario: str, train: str, out: Path, steps: int = STEPS) -> float:
-    """Run one side to its end; returns its peak memory in MiB. Its result is in `out`."""
+def run(side: str, scenario: str, train: str, out: Path, steps: int = STEPS) -> list[float]:
+    """Run one side to its end; its result is in `out`. Returns the MiB of each process, largest first, when their sum
+    was highest."""
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": str(shared.THREADS),
@@ -64,9 +68,9 @@ def run(side: str, scenario: str, train: str, out: Path, steps: int = STEPS) -> 
     log = out.with_suffix(".log")
     with log.open("wb") as file:
         process = psutil.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT, cwd=HERE)
-        peak = 0.0
+        peak: list[float] = []
         while process.poll() is None:
-            peak = max(peak, sum(memory_of(process).values()))
+            peak = max(peak, sorted(memory_of(process).values(), reverse=True), key=sum)
             time.sleep(EVERY)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{log.read_text()[-3000:]}")
@@ -79,15 +83,15 @@ def measure(part: str, folder: Path) -> dict[str, dict]:
     results = {}
     for side in ("trl", "miles"):
         out = folder / f"{part}-{side}.json"
-        peak = run(side, scenario, train, out)
+        parts = run(side, scenario, train, out)
         result = json.loads(out.read_text())
-        result["memory"] = peak
+        result |= {"memory": sum(parts), "largest": parts[0]}
         lengths = result.get("lengths")
         mean = sum(lengths) / len(lengths) if lengths else result["length_mean"]
         split = ", ".join(f"{name} {value:.1f}" for name, value in result["split"].items())
         print(
             f"{part:12} {side:5}  cpu {result['cpu'][-1]:6.1f} s  wall {result['wall'][-1]:6.1f} s  "
-            f"memory {peak:5.0f} MiB  mean length {mean:4.1f}  ({split})",
+            f"memory {' + '.join(f'{part:.0f}' for part in parts)} MiB  mean length {mean:4.1f}  ({split})",
             flush=True,
         )
         results[side] = result
@@ -112,7 +116,7 @@ def gradient_difference(folder: Path) -> float:
 
 
 def main() -> None:
-    parts = sys.argv[1:] or [*RUNS, "gradient"]
+    parts = sys.argv[1:] or list(USUAL)
     unknown = sorted(set(parts) - {*RUNS, "gradient"})
     if unknown:
         raise SystemExit(f"unknown part {', '.join(unknown)}; there are {', '.join([*RUNS, 'gradient'])}")
@@ -129,7 +133,14 @@ def main() -> None:
         theirs, ours = sides["trl"], sides["miles"]
         what = "TRL's CPU seconds for a step over Miles's"
         lines.append(f"ratio step-time-{part} {theirs['cpu'][-1] / ours['cpu'][-1]:.2f} {what}")
-        lines.append(f"ratio step-memory-{part} {ours['memory'] / theirs['memory']:.2f} Miles's peak memory over TRL's")
+        lines.append(
+            f"ratio step-memory-{part} {ours['memory'] / theirs['memory']:.2f} "
+            "Miles's peak memory (driver, engine and trainer together) over TRL's"
+        )
+        lines.append(
+            f"ratio step-memory-{part}-trainer {ours['largest'] / theirs['memory']:.2f} "
+            "the peak memory of Miles's largest process over TRL's"
+        )
     if {"full", "last"} <= set(results):
         share = results["last"]["miles"]["memory"] / results["full"]["trl"]["memory"]
         lines.append(
