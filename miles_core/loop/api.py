@@ -183,7 +183,7 @@ async def _run_ring(plan: Plan, folder: RunFolder, recorder: Recorder, saved: Sa
     ring = await assemble(plan, folder.path.resolve(), recorder)
     try:
         progress = await _restore(ring, saved) if saved is not None else Progress()
-        await drive(ring, progress, _checkpoints(plan, folder))
+        await drive(ring, progress, _checkpoints(plan, folder, saved))
     finally:
         await ring.runtime.close()
 
@@ -221,8 +221,14 @@ def _tracker(ref: Any, plan: Plan, folder: RunFolder) -> Any:
     return tracker
 
 
-def _checkpoints(plan: Plan, folder: RunFolder) -> Checkpoints:
-    return Checkpoints(folder.checkpoints, plan.recipe, every=plan.checkpoint_every, keep=plan.checkpoint_keep)
+def _checkpoints(plan: Plan, folder: RunFolder, saved: Saved | None = None) -> Checkpoints:
+    return Checkpoints(
+        folder.checkpoints,
+        plan.recipe,
+        every=plan.checkpoint_every,
+        keep=plan.checkpoint_keep,
+        saved=None if saved is None else saved.step,
+    )
 
 
 def _decoder(plan: Plan) -> Callable[[int], str] | None:

@@ -42,12 +42,15 @@ class Saved:
 class Checkpoints:
     """The checkpoints of one run. Keeps the newest `keep` of them."""
 
-    def __init__(self, folder: Path, recipe: Mapping[str, Any], *, every: int, keep: int) -> None:
+    def __init__(
+        self, folder: Path, recipe: Mapping[str, Any], *, every: int, keep: int, saved: int | None = None
+    ) -> None:
+        """`saved` is the step of the checkpoint that a resumed run began from: it is not written again."""
         self._folder = folder
         self._digest = recipe_digest(recipe)
         self._every = every
         self._keep = keep
-        self._last_step: int | None = None
+        self._last_step = saved
 
     async def save_if_due(self, ring: Ring, progress: Progress) -> None:
         if self._every and progress.step % self._every == 0:
