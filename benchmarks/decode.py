@@ -214,7 +214,7 @@ async def compare(files: ModelFiles, repeats: int, quick: bool) -> None:
         for name, side in (("full-share", "all products"), ("full-share-weights", "weights' products")):
             if side in runs:
                 share = least(runs[side]).cpu / ours.cpu
-                lines.append(f"ratio {name} {share:.2f} CPU s of the {side} alone over CPU s of the engine")
+                lines.append(f"ratio {name} {share:.2f} CPU s of {side} alone over CPU s of the engine")
     await engine.close()
     print("\n".join(lines))
 

@@ -7,7 +7,7 @@ from transformers import PreTrainedModel
 
 from miles_core import ModelFiles, TensorInfo
 from miles_plugin_torch.attention import attending
-from miles_plugin_torch.engine.decoder import Attend
+from miles_plugin_torch.engine.decoder import Attend, Staging
 from miles_plugin_torch.engine.sampling import in_blocks
 from miles_plugin_torch.loading import load_model
 
@@ -49,7 +49,8 @@ class ModelDecoder:
     def staging(self) -> ModelStaging:
         return ModelStaging(self._device, self._dtype)
 
-    def adopt(self, staging: ModelStaging) -> None:  # type: ignore[override]
+    def adopt(self, staging: Staging) -> None:
+        assert isinstance(staging, ModelStaging)
         for name, tensor in staging.tensors.items():
             self._parameters[name].data.copy_(tensor)
         self._usable = True
@@ -67,7 +68,8 @@ class ModelDecoder:
             output = self._model(
                 input_ids=tokens.unsqueeze(0), position_ids=positions.unsqueeze(0), use_cache=False, logits_to_keep=kept
             )
-        return output.logits[0]
+        logits: torch.Tensor = output.logits[0]
+        return logits
 
     def logits(self, final: torch.Tensor) -> torch.Tensor:
         return in_blocks(final.float())
