@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from miles_core import BuildContext, NoOptions, RequestError, TensorInfo, WireTensor
 from miles_core.weights.bf16 import Bf16, round_to_bf16
 from miles_core.weights.fp32 import Fp32

@@ -23,7 +23,7 @@ from trainer_cases import (
 )
 from transformers import AutoModelForCausalLM
 
-from miles_core import ComponentRef, Batch, BuildContext, RequestError, RunError
+from miles_core import Batch, BuildContext, ComponentRef, RequestError, RunError
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
