@@ -12,7 +12,7 @@ from miles_core.contracts.trainer import StepReport
 from miles_core.errors import RequestError, WorkerDied
 from miles_core.loop.batch import Chosen, choose, make_batch
 from miles_core.loop.checkpoint import Checkpoints
-from miles_core.loop.measures import batch_metrics, engine_metrics
+from miles_core.loop.measures import batch_metrics, count_prompts
 from miles_core.loop.ring import Phase, Ring
 from miles_core.types.trajectory import Group
 
@@ -57,6 +57,7 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
     """One turn of the ring. False when the data ended before there was anything to train on."""
     recorder = ring.recorder
     recorder.begin_step(progress.step, phase.plan.name, progress.version)
+    prompts = await count_prompts(ring.engines)
     with recorder.timed("rollout"):
         phase.rollout.grant(phase.schedule.grant(progress.step))
         groups = await phase.take(progress.version)
@@ -68,7 +69,7 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
         report = await _learn(ring, phase, progress, chosen)
     progress.step += 1
     recorder.measure(batch_metrics(groups), phase.buffer.metrics(), report.metrics)
-    recorder.measure(await engine_metrics(ring.engines))
+    recorder.measure((await count_prompts(ring.engines)).since(prompts))
     recorder.keep(groups, chosen.dispositions, phase.buffer.discarded())
     if ring.trainer is not None and phase.schedule.publishes(progress.step):
         with recorder.timed("publish"):

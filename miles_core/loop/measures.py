@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Several
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,11 +36,22 @@ def batch_metrics(groups: Several[Group]) -> dict[str, float]:
     return metrics
 
 
-async def engine_metrics(engines: Several[RemoteEngine]) -> dict[str, float]:
-    """Of all prompt tokens so far, the fraction that was not computed again."""
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Prompt tokens that engines were given since they started, and those of them that they did not compute again."""
+
+    given: int = 0
+    cached: int = 0
+
+    def since(self, before: Prompts) -> dict[str, float]:
+        """The fraction that was cached between two counts, as a metric; nothing when no prompt was given."""
+        given = self.given - before.given
+        return {"engine/prefix_cached": (self.cached - before.cached) / given} if given else {}
+
+
+async def count_prompts(engines: Several[RemoteEngine]) -> Prompts:
     stats = [await engine.stats() for engine in engines]
-    prompts = sum(s.prompt_tokens for s in stats)
-    return {"engine/prefix_cached": sum(s.cached_tokens for s in stats) / prompts} if prompts else {}
+    return Prompts(sum(s.prompt_tokens for s in stats), sum(s.cached_tokens for s in stats))
 
 
 def _spread(group: Group) -> float:
