@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +32,14 @@ def run_recipe(
     as_json: bool,
 ) -> int:
     path = find_recipe(recipe)
-    finished = api.run(path, set=settings, name=name, runs_dir=runs_dir, view=view, locked=locked)
+    with redirect_stdout(sys.stderr):  # what rewards and other plugins print is not this command's answer
+        finished = api.run(path, set=settings, name=name, runs_dir=runs_dir, view=view, locked=locked)
     return _say_summary(finished.summary, as_json)
 
 
 def resume_run(run: str, *, runs_dir: Path, view: View, as_json: bool) -> int:
-    finished = api.resume(find_run(runs_dir, run).path, view=view)
+    with redirect_stdout(sys.stderr):
+        finished = api.resume(find_run(runs_dir, run).path, view=view)
     return _say_summary(finished.summary, as_json)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from miles_core.errors import PluginError
+from miles_core.errors import MilesError, PluginError
 
 if TYPE_CHECKING:
     from miles_core.contracts.model import ModelFiles
@@ -60,21 +60,20 @@ class ComponentRef:
     version: str
 
     def build(self, context: BuildContext) -> Any:
-        """Import the factory and call it. Raises PluginError naming the distribution when the import fails."""
-        factory = self._load(self.factory)
-        options = self._load(self.options_model).model_validate(dict(self.options))
-        return factory(options, context)
-
-    def _load(self, path: str) -> Any:
+        """Import the factory and call it. Raises PluginError naming whose code failed, and the MilesError that the
+        factory itself raised."""
         try:
-            return load_attribute(path)
-        except KeyboardInterrupt:
+            factory = load_attribute(self.factory)
+            options = load_attribute(self.options_model).model_validate(dict(self.options))
+            return factory(options, context)
+        except (MilesError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # a plugin may raise anything at import, SystemExit included
+        except BaseException as error:  # a plugin may raise anything, SystemExit included
+            owner = f"{self.distribution} {self.version}".strip() or "research code"
             raise PluginError(
                 f"{self.kind} {self.name!r} could not be built: {type(error).__name__}: {error}",
-                where=f"{self.distribution} {self.version} ({path})",
-                mend=f"repair or reinstall {self.distribution}",
+                where=f"{owner} ({self.factory})",
+                mend="a factory is called as factory(options, context); repair it, or reinstall what it belongs to",
             ) from error
 
 

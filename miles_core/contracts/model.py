@@ -73,7 +73,8 @@ class Renderer(Protocol):
         ...
 
     def parse(self, tokens: TokenArray) -> Parsed:
-        """The assistant message that these sampled tokens (stop token included, if any) say."""
+        """The assistant message that these sampled tokens (stop token included, if any) say. Special tokens are left
+        out of its content: rewards read text that a person would see; `decode` shows everything."""
         ...
 
     def decode(self, tokens: TokenArray) -> str:

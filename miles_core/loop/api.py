@@ -15,7 +15,7 @@ from miles_core.contracts.component import BuildContext
 from miles_core.errors import MilesError, PluginError, Problem, RequestError
 from miles_core.host.lock import compare_locks, read_lock, write_lock
 from miles_core.host.registry import Registry
-from miles_core.loop.assemble import assemble, start_trainer
+from miles_core.loop.assemble import assemble, rehearse, start_trainer
 from miles_core.loop.checkpoint import Checkpoints, Saved, restore
 from miles_core.loop.driver import Progress, drive
 from miles_core.loop.interruptible import wait_for
@@ -30,6 +30,7 @@ from miles_core.observe.trajectories import discard_from
 from miles_core.recipe.plan import load_plan
 from miles_core.recipe.resolved import Plan
 from miles_core.recipe.yaml_text import dump
+from miles_core.runtime.clients import RemoteTrainer
 
 View = Literal["live", "plain", "none"]
 
@@ -70,6 +71,7 @@ def run(
     plan, registry = load_plan(source, settings)
     if locked is not None:
         _refuse_drift(read_lock(locked), plan, locked)
+    rehearse(plan)
     folder = RunFolder.create(runs_dir, name or plan.name)
     with folder.claimed():
         folder.recipe.write_text(dump(plan.recipe))
@@ -127,7 +129,7 @@ def export(run: Path, to: Path) -> Path:
 async def _export(plan: Plan, folder: RunFolder, saved: Saved, to: Path) -> None:
     runtime, trainer = await start_trainer(plan, folder.path.resolve())
     try:
-        await trainer.load(saved.trainer.resolve())
+        await _load(trainer, saved)
         await trainer.export(to)
     finally:
         await runtime.close()
@@ -137,6 +139,8 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
     """The part that `run` and `resume` share: the ring, from the beginning or from a checkpoint, and how it ended."""
     live = LiveView(plan.name, plan.steps, view=view)
     recorder = _recorder(plan, registry, folder, live, saved)
+    done = 0 if saved is None else saved.step
+    folder.write_status(state="running", error="", steps_done=done, steps=plan.steps)
     try:
         wait_for(_run_ring(plan, folder, recorder, saved))
     except BaseException as error:
@@ -180,7 +184,10 @@ def _end_early(error: BaseException, plan: Plan, folder: RunFolder, recorder: Re
 
 async def _run_ring(plan: Plan, folder: RunFolder, recorder: Recorder, saved: Saved | None) -> None:
     recorder.emit("run_started", folder=folder.path, recipe=dict(plan.recipe))
-    ring = await assemble(plan, folder.path.resolve(), recorder)
+    began = recorder.clock.now()
+    with recorder.timed("start"):
+        ring = await assemble(plan, folder.path.resolve(), recorder)
+    recorder.emit("workers_ready", seconds=recorder.clock.now() - began)
     try:
         progress = await _restore(ring, saved) if saved is not None else Progress()
         await drive(ring, progress, _checkpoints(plan, folder, saved))
@@ -191,14 +198,27 @@ async def _run_ring(plan: Plan, folder: RunFolder, recorder: Recorder, saved: Sa
 async def _restore(ring: Ring, saved: Saved) -> Progress:
     restore(ring, saved)
     if ring.trainer is not None:
-        await ring.trainer.load(saved.trainer.resolve())
+        await _load(ring.trainer, saved)
     return Progress(saved.step, saved.state["weight_version"], resumed=True)
+
+
+async def _load(trainer: RemoteTrainer, saved: Saved) -> None:
+    try:
+        await trainer.load(saved.trainer.resolve())
+    except MilesError:
+        raise
+    except Exception as error:
+        raise RequestError(
+            f"the trainer cannot load the checkpoint: {type(error).__name__}: {error}", where=str(saved.trainer)
+        ) from error
 
 
 def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: LiveView, saved: Saved | None) -> Recorder:
     """A recorder whose files end where the checkpoint was; a fresh run's are empty."""
     if saved is not None:
         for path, key in ((folder.metrics, "metrics_position"), (folder.events, "events_position")):
+            if not path.is_file():
+                raise RequestError("is missing, so the run cannot be resumed", where=str(path))
             lines = jsonl.JsonLines(path)
             lines.truncate(saved.state[key])
             lines.close()

@@ -49,7 +49,7 @@ class _Builder:
     """Builds the plan's components with the contexts that they are due."""
 
     plan: Plan
-    folder: Path
+    folder: Path | None
     model: ModelFiles | None
 
     def here(self, ref: ComponentRef, name: str = "") -> Any:
@@ -61,9 +61,20 @@ class _Builder:
         )
 
 
+def rehearse(plan: Plan) -> None:
+    """Build what lives in the driver and check what the run would draw, before there is a folder or a process.
+
+    Raises RequestError for data that cannot be read, prompts that do not fit, rewards that cannot be built.
+    """
+    model, renderer = _materialise(plan)
+    builder = _Builder(plan, None, model)
+    drafts = [_Draft(builder, phase) for phase in plan.phases]
+    preflight.check(_join(drafts, NoEngines(), renderer), renderer, model.card if model else None)
+
+
 async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
     """Build everything. What was started is ended again when something cannot be built."""
-    model, renderer = await _materialise(plan, folder)
+    model, renderer = await asyncio.to_thread(_materialise, plan)
     builder = _Builder(plan, folder, model)
     runtime: Runtime = builder.here(plan.runtime)
     try:
@@ -72,7 +83,6 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
         await _check_engines(plan, engines)
         clients = Fleet(engines) if engines else NoEngines()
         phases = _join(drafts, clients, renderer)
-        preflight.check(phases, renderer, model.card if model else None)
         transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
         return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder)
     except BaseException:
@@ -84,7 +94,7 @@ async def start_trainer(plan: Plan, folder: Path) -> tuple[Runtime, RemoteTraine
     """Only the trainer of a plan, to export from a checkpoint. Raises RequestError when the recipe has none."""
     if plan.trainer is None:
         raise RequestError("the run has no trainer, so there are no trained weights", where=str(folder))
-    model, _ = await _materialise(plan, folder)
+    model, _ = await asyncio.to_thread(_materialise, plan)
     builder = _Builder(plan, folder, model)
     runtime: Runtime = builder.here(plan.runtime)
     try:
@@ -95,12 +105,12 @@ async def start_trainer(plan: Plan, folder: Path) -> tuple[Runtime, RemoteTraine
     return runtime, RemoteTrainer(handle)
 
 
-async def _materialise(plan: Plan, folder: Path) -> tuple[ModelFiles | None, Renderer | None]:
+def _materialise(plan: Plan) -> tuple[ModelFiles | None, Renderer | None]:
     if plan.model is None:
         return None, None
-    spec = plan.model.build(BuildContext(plan.seed, "model", folder))
-    files: ModelFiles = await asyncio.to_thread(spec.materialise)
-    return files, await asyncio.to_thread(spec.renderer)
+    spec = plan.model.build(BuildContext(plan.seed, "model"))
+    files: ModelFiles = spec.materialise()
+    return files, spec.renderer()
 
 
 async def _start_workers(

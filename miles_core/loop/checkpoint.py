@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FORMAT = "miles.checkpoint"
 VERSION = 1
 PARTIAL = ".partial"
+FIELDS = {"step": int, "weight_version": int, "phases": list, "metrics_position": int, "events_position": int}
+"""The fields of state.json that resuming reads, beside format and recipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Checkpoints:
                 where=str(folder),
                 mend="restore recipe.yaml as the run wrote it, or start a new run",
             )
+        if damaged := [name for name, kind in FIELDS.items() if not isinstance(state.get(name), kind)]:
+            raise RequestError(f"the checkpoint is damaged: {', '.join(damaged)} of state.json", where=str(folder))
         return Saved(folder, state["step"], state)
 
     async def _save(self, ring: Ring, progress: Progress) -> None:
@@ -133,11 +137,15 @@ class Checkpoints:
 
 
 def restore(ring: Ring, saved: Saved) -> None:
-    """Put the driver's own parts back to where the checkpoint was."""
-    for phase, state in zip(ring.phases, saved.state["phases"], strict=True):
-        phase.data.restore(state["data"])
-        phase.rollout.restore(state["rollout"])
-        phase.buffer.restore(state["buffer"])
+    """Put the driver's own parts back to where the checkpoint was. Raises RequestError when their state is damaged."""
+    try:
+        for phase, state in zip(ring.phases, saved.state["phases"], strict=True):
+            phase.data.restore(state["data"])
+            phase.rollout.restore(state["rollout"])
+            phase.buffer.restore(state["buffer"])
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise RequestError(f"the checkpoint's state cannot be restored: {what}", where=str(saved.folder)) from error
 
 
 def recipe_digest(recipe: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from miles_core.contracts.observing import Evaluation, EvaluationContext, Evaluator
 from miles_core.contracts.trainer import StepReport
-from miles_core.errors import RequestError, WorkerDied
+from miles_core.errors import PluginError, RequestError, WorkerDied
 from miles_core.loop.batch import Chosen, choose, make_batch
 from miles_core.loop.checkpoint import Checkpoints
 from miles_core.loop.measures import batch_metrics, count_prompts
@@ -92,7 +92,8 @@ async def _evaluate(ring: Ring, phase: Phase, progress: Progress, last: bool) ->
 
 
 async def _measure(ring: Ring, phase: Phase, evaluator: Evaluator, progress: Progress) -> Evaluation:
-    """One evaluation. Its failure is a record with the cause, not the end of the run; a dead engine is."""
+    """One evaluation. Its failure is a record with the cause, not the end of the run; a dead engine or a broken plugin,
+    which training would meet as well, is."""
 
     def record(groups: list[Group]) -> None:
         ring.recorder.keep_evaluation(evaluator.name, progress.step, groups)
@@ -107,7 +108,7 @@ async def _measure(ring: Ring, phase: Phase, evaluator: Evaluator, progress: Pro
     )
     try:
         return await evaluator.evaluate(progress.step, progress.version, context)
-    except (WorkerDied, RequestError):
+    except (WorkerDied, RequestError, PluginError):
         raise
     except Exception as error:
         return Evaluation(evaluator.name, progress.version, progress.step, skipped=f"{type(error).__name__}: {error}")

@@ -9,6 +9,8 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from miles_core.errors import PluginError
+
 Result = TypeVar("Result")
 
 
@@ -18,9 +20,18 @@ def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_interruptible(work))
+        return _run(work)
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
+        return thread.submit(_run, work).result()
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    try:
+        return asyncio.run(_interruptible(work))
+    except SystemExit as error:  # nothing of ours raises it inside the loop
+        raise PluginError(
+            f"a plugin called sys.exit({error.code!r}) in the driver", mend="let it raise an exception that says why"
+        ) from error
 
 
 async def _interruptible(work: Coroutine[Any, Any, Result]) -> Result:

@@ -18,7 +18,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +31,16 @@ from miles_core.observe.atomic import replacing
 STATES = ("running", "done", "failed", "interrupted")
 FORMAT = "miles.run"
 VERSION = 1
+
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "name": lambda value: isinstance(value, str),
+    "started": lambda value: isinstance(value, str),
+    "steps": lambda value: isinstance(value, int),
+    "steps_done": lambda value: isinstance(value, int),
+    "last_metrics": lambda value: isinstance(value, dict) and all(isinstance(v, int | float) for v in value.values()),
+    "evaluations": lambda value: isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
+}
+"""What the fields of run.json are, where they are there."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CLAIM_PATIENCE = 0.5  # seconds: whoever looks whether a run is alive holds its lock for an instant
@@ -186,6 +196,10 @@ class RunFolder:
                 where=str(self.status),
                 mend="open it with the version of miles-core that wrote it",
             )
+        if damaged := [name for name, fits in _FIELDS.items() if name in status and not fits(status[name])]:
+            raise RequestError(f"is damaged: {', '.join(damaged)}", where=str(self.status))
+        if status.get("state") not in STATES:
+            raise RequestError(f"is damaged: state is {status.get('state')!r}", where=str(self.status))
         if status.get("state") == "running" and self.holder() is None:
             status["state"] = "dead"
         return status

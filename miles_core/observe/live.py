@@ -79,6 +79,10 @@ def _line(name: str, facts: Mapping[str, Any], standing: Standing) -> str:
         return f"evaluation {standing.evaluations[str(facts['name'])][1]}"
     if name == "checkpoint_saved":
         return f"checkpoint after step {facts['step']} in {facts['folder']}"
+    if name == "run_started":
+        return f"run in {facts['folder']}: starting its processes"
+    if name == "workers_ready":
+        return f"engines and trainer ready after {facts['seconds']:.1f} s"
     if name == "phase_started":
         return f"phase {standing.phase}"
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-TIMES = ("rollout", "train", "publish", "evaluate", "checkpoint")
+TIMES = ("start", "rollout", "train", "publish", "evaluate", "checkpoint")
 """The parts of a step whose seconds are shown beside each other, as `time/<part>` of the metrics."""
 
 

@@ -6,6 +6,7 @@ import logging
 
 from miles_core.contracts.rollout import Attempt, GenerateContext, Generator
 from miles_core.errors import PluginError, RequestError, RunError
+from miles_core.rollout.together import is_our_end
 from miles_core.types.trajectory import Status, Trajectory
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,9 @@ class AttemptMaker:
         except (RequestError, PluginError, RunError) as error:
             error.add_note(f"while making attempt {attempt.id} at task {attempt.task.id!r}")
             raise
-        except Exception as error:  # a generator is a plugin: its failure is data here, and counted
+        except BaseException as error:  # a generator is a plugin: its failure is data here, and counted
+            if is_our_end(error):
+                raise
             log.warning("attempt %s at task %r failed", attempt.id, attempt.task.id, exc_info=True)
             return Trajectory(
                 id=attempt.id,

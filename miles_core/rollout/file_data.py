@@ -6,6 +6,7 @@ becomes metadata. All faults of the file are reported at once, by line.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections import Counter
@@ -45,6 +46,7 @@ class FileData:
         self._options = options
         self._seed = context.seed
         self._tasks = _read_tasks(options.path, options)
+        self._digest = hashlib.sha256(options.path.read_bytes()).hexdigest()
         self._position = 0
         self._order_of: tuple[int, list[int]] = (-1, [])
 
@@ -68,9 +70,16 @@ class FileData:
         return None if self._options.epochs is None else self._options.epochs * len(self._tasks)
 
     def state(self) -> Mapping[str, Any]:
-        return {"position": self._position}
+        return {"position": self._position, "sha256": self._digest}
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Raises RequestError when the file is not the one that the state was taken with."""
+        if state["sha256"] != self._digest:
+            raise RequestError(
+                "the file has changed since the run that is resumed",
+                where=str(self._options.path),
+                mend="restore it as it was, or start a new run",
+            )
         self._position = state["position"]
 
     def _order(self, epoch: int) -> list[int]:
@@ -110,7 +119,8 @@ def _rows(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Mapping[st
         with path.open(encoding="utf-8") as file:
             yield from _json_rows(path, file, problems)
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(Problem(f"cannot be read: {error}", str(path), "check the data's path"))
+        what = (error.strerror or str(error)) if isinstance(error, OSError) else f"not UTF-8: {error}"
+        problems.append(Problem(f"cannot be read: {what}", str(path), "check the data's path and format"))
 
 
 def _parquet_rows(path: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 from pydantic import Field
@@ -47,5 +48,13 @@ class FunctionReward:
             value = self._function(**{name: offered[name] for name in self._names})
             if inspect.isawaitable(value):
                 value = await value
-            scores.append(None if value is None else value if isinstance(value, Score) else Score(float(value)))
+            scores.append(_score(value))
         return scores
+
+
+def _score(value: Any) -> Score | None:
+    if value is None or isinstance(value, Score):
+        return value
+    if isinstance(value, Real):  # bool and numpy's scalars are
+        return Score(float(value))
+    raise TypeError(f"it returned {value!r}, expected a number, a bool or None")

@@ -16,8 +16,8 @@ from pydantic import Field
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import Options
 from miles_core.contracts.rollout import Attempt, Draw, RolloutContext, Verdict
-from miles_core.errors import RunError
-from miles_core.rollout.together import together
+from miles_core.errors import PluginError, RunError
+from miles_core.rollout.together import is_our_end, together
 from miles_core.types.trajectory import Group, Status
 
 PURPOSE = "rollout"
@@ -72,8 +72,10 @@ class GroupsRollout:
             while await self._serve_grant():
                 pass
             self._context.buffer.end()
-        except Exception as error:  # the driver gets it from the buffer, where it waits
-            self._context.buffer.end(error)
+        except BaseException as error:  # the driver gets it from the buffer, where it waits
+            if is_our_end(error):
+                raise
+            self._context.buffer.end(error if isinstance(error, Exception) else _unusual(error))
         finally:
             self._idle.set()
 
@@ -138,6 +140,11 @@ class GroupsRollout:
                 mend="the log of the run has the traceback",
             )
         return await self._context.buffer.put(group)
+
+
+def _unusual(error: BaseException) -> PluginError:
+    """What data, a filter or a buffer raised although it is no Exception, such as SystemExit."""
+    return PluginError(f"a plugin raised {type(error).__name__}: {error}", where="rollout", mend="raise an Exception")
 
 
 def _fruitless(rounds: int, verdicts: list[Verdict]) -> RunError:

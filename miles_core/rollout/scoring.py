@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
 from miles_core.contracts.rollout import Reward
 from miles_core.errors import MilesError, PluginError
+from miles_core.rollout.together import is_our_end
 from miles_core.types.trajectory import Group, Score, Status, Trajectory
 
 
@@ -44,8 +46,10 @@ class Scorer:
     async def _ask(self, reward: WeighedReward, group: Group) -> list[Score | None]:
         try:
             scores = list(await reward.reward.score(group))
-        except Exception as error:  # whatever the plugin raised is named below
-            raise _blame(reward, group, f"raised {type(error).__name__}: {error}") from error
+        except BaseException as error:
+            if is_our_end(error):
+                raise
+            raise _blame(reward, group, f"raised {type(error).__name__}: {error}{_place(error)}") from error
         if len(scores) != len(group.trajectories):
             raise _blame(reward, group, f"returned {len(scores)} scores for {len(group.trajectories)} trajectories")
         for score in scores:
@@ -63,6 +67,12 @@ class Scorer:
                 return None
             total += reward.weight * score.value
         return total
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name})" if frames else ""
 
 
 def _blame(reward: WeighedReward, group: Group, what: str) -> MilesError:

@@ -9,6 +9,17 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
+def is_our_end(error: BaseException) -> bool:
+    """Whether an exception caught from plugin code is not the plugin's: Ctrl-C, or the cancelling of this very task.
+
+    A plugin may raise anything, SystemExit and a CancelledError of its own included.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt)
+
+
 async def together(coroutines: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
     """The results in order. Nothing is left running when this returns or raises."""
     try:

@@ -107,16 +107,25 @@ class Worker:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """The error itself when it survives pickling, else a RunError with its text and notes."""
+    """The error itself when it can be raised elsewhere, else a RunError with its text and notes."""
+    reason = _why_not_portable(error)
+    if not reason:
+        return error
+    portable = RunError(f"{type(error).__name__}: {error}")
+    portable.add_note(f"(the original error stays in the worker: {reason})")
+    for note in getattr(error, "__notes__", ()):
+        portable.add_note(note)
+    return portable
+
+
+def _why_not_portable(error: BaseException) -> str:
+    if not isinstance(error, Exception) or isinstance(error, StopIteration | StopAsyncIteration):
+        return "it would end the driver's event loop"
     try:
         pickle.loads(pickle.dumps(error))
     except Exception as reason:  # any failure to pickle has the same cure
-        portable = RunError(f"{type(error).__name__}: {error}")
-        portable.add_note(f"(the original error does not pickle: {reason})")
-        for note in getattr(error, "__notes__", ()):
-            portable.add_note(note)
-        return portable
-    return error
+        return f"it does not pickle: {reason}"
+    return ""
 
 
 async def _serve(descriptor: int) -> None:

@@ -43,6 +43,10 @@ class Bench:
             "def share_of_a(text):\n    return text.count('a') / max(len(text), 1)\n"
             "def broken(text):\n    raise ValueError('no idea')\n"
             "def nan(text):\n    return float('nan')\n"
+            "def text(text):\n    return '0.5'\n"
+            "def leaves(text):\n    raise SystemExit(0)\n"
+            "def cancels(text):\n    import asyncio\n    raise asyncio.CancelledError\n"
+            "class Odd:\n    def __call__(self, text):\n        return 1.0\n"
         )
 
     def recipe(self, **changes: Any) -> Path:

@@ -123,7 +123,7 @@ def test_a_supervised_phase_precedes_reinforcement(bench):
     assert done.metrics[3]["reward/mean"] > 0.2
 
 
-@pytest.mark.parametrize("name", ["broken", "nan"])
+@pytest.mark.parametrize("name", ["broken", "nan", "text", "leaves", "cancels"])
 def test_a_reward_that_fails_names_task_and_plugin(bench, name):
     with pytest.raises(PluginError, match=r"(?s)toy_rewards.*task 'p") as caught:
         run(bench.recipe(rewards=[{"use": f"toy_rewards:{name}"}], evaluate=None), runs_dir=bench.runs, view="none")
@@ -132,6 +132,36 @@ def test_a_reward_that_fails_names_task_and_plugin(bench, name):
     status = json.loads((folder / "run.json").read_text())
     assert status["state"] == "failed"
     assert "toy_rewards" in status["error"]
+
+
+def test_a_class_that_is_no_reward_is_named_before_any_work(bench):
+    with pytest.raises(PluginError, match=r"toy_rewards:Odd"):
+        run(bench.recipe(rewards=[{"use": "toy_rewards:Odd"}]), runs_dir=bench.runs, view="none")
+    assert not bench.runs.exists()
+
+
+def test_data_that_changed_is_not_resumed(bench):
+    done = run(bench.recipe(), runs_dir=bench.runs, view="none")
+    done.folder.write_status(state="interrupted")
+    with (bench.folder / "tasks.jsonl").open("a") as file:
+        file.write('{"id": "new", "prompt": "new"}\n')
+    with pytest.raises(RequestError, match=r"tasks\.jsonl.*changed"):
+        resume(done.folder.path, view="none")
+
+
+@pytest.mark.parametrize("damage", ["trainer", "position", "phases"])
+def test_a_damaged_checkpoint_is_named(bench, damage):
+    done = run(bench.recipe(), runs_dir=bench.runs, view="none")
+    done.folder.write_status(state="interrupted")
+    newest = done.folder.checkpoints / "step-000006"
+    if damage == "trainer":
+        (newest / "trainer" / "toy.json").unlink()
+    else:
+        state = json.loads((newest / "state.json").read_text())
+        state["metrics_position" if damage == "position" else "phases"] = "x"
+        (newest / "state.json").write_text(json.dumps(state))
+    with pytest.raises(RequestError, match=r"step-000006"):
+        resume(done.folder.path, view="none")
 
 
 def test_a_failing_evaluation_is_skipped_with_its_cause(bench):
@@ -153,6 +183,7 @@ def test_a_failing_evaluation_is_skipped_with_its_cause(bench):
 def test_what_cannot_work_is_refused_before_any_work(bench, changes, says):
     with pytest.raises(RequestError, match=rf"(?s){says}"):
         run(bench.recipe(**changes), runs_dir=bench.runs, view="none")
+    assert not bench.runs.exists()
 
 
 def test_a_full_folder_or_an_unwritable_one_is_refused(bench):

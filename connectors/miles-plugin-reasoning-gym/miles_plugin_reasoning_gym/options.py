@@ -83,6 +83,15 @@ class DataOptions(Options):
         }
 
 
+_SCORED = {
+    "whole": "the whole text",
+    "first-line": "the first line that is not empty",
+    "last-line": "the last line that is not empty",
+    "last-number": "the last number in the text",
+    "answer-tag": "what stands in the last <answer>...</answer>",
+}
+
+
 class RewardOptions(Options):
     extract: Literal["whole", "first-line", "last-line", "last-number", "answer-tag"] = Field(
         default="whole",
@@ -106,6 +115,9 @@ class RewardOptions(Options):
     )
 
     def card(self) -> Mapping[str, str]:
-        graded = "1 if the generator's score is full, else 0" if self.exact else "the generator's graded score"
+        what = _SCORED[self.extract]
+        graded = f"the generator's graded score of {what}"
+        if self.exact:
+            graded = f"1 if the generator's score of {what} is full, else 0"
         contained = f"; at least {self.contained} if the answer is contained" if self.contained else ""
-        return {"reasoning-gym reward": f"{graded} of the text ({self.extract}){contained}"}
+        return {"reasoning-gym reward": f"{graded}{contained}"}

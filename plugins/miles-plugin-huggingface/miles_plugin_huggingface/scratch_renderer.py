@@ -39,9 +39,10 @@ class ScratchRenderer:
         return np.asarray([*([] if ended else [EOS]), *self._turns(messages)], dtype=np.int32)
 
     def parse(self, tokens: TokenArray) -> Parsed:
-        """The text before the first <eos>; other special tokens are shown as text, since they are wrong there."""
+        """The text before the first <eos>, without special tokens."""
         ends = np.flatnonzero(tokens == EOS)
-        text = self.decode(tokens[: ends[0]] if len(ends) else tokens)
+        said = tokens[: ends[0]] if len(ends) else tokens
+        text = self.decode(said[said >= len(SPECIAL)])
         return Parsed({"role": "assistant", "content": text}, complete=bool(len(ends)))
 
     def decode(self, tokens: TokenArray) -> str:

@@ -51,10 +51,11 @@ class SmolLM2Renderer:
         return _array(([] if ended else [END]) + self._newline + self._turns(messages, generation=True))
 
     def parse(self, tokens: TokenArray) -> Parsed:
-        """The text before the first `<|im_end|>`; complete when there is one."""
+        """The text before the first `<|im_end|>`, without special tokens; complete when there is one."""
         ends = np.flatnonzero(tokens == END)
-        text = tokens[: ends[0]] if len(ends) else tokens
-        return Parsed({"role": "assistant", "content": self.decode(text)}, complete=bool(len(ends)))
+        said = (tokens[: ends[0]] if len(ends) else tokens).tolist()
+        text = str(self._tokenizer.decode(said, skip_special_tokens=True))
+        return Parsed({"role": "assistant", "content": text}, complete=bool(len(ends)))
 
     def decode(self, tokens: TokenArray) -> str:
         return str(self._tokenizer.decode(tokens.tolist(), skip_special_tokens=False))
