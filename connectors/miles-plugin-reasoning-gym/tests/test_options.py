@@ -63,7 +63,7 @@ def test_generators_that_need_a_fixed_hash_seed_say_so(monkeypatch: pytest.Monke
 
 def test_the_reward_is_described_for_the_algorithm_card() -> None:
     assert RewardOptions(exact=True).card() == {
-        "reasoning-gym reward": "1 if the generator's score is full, else 0 of the text (whole)"
+        "reasoning-gym reward": "1 if the generator's score of the whole text is full, else 0"
     }
     with pytest.raises(ValidationError, match="less than 1"):
         RewardOptions(contained=1.0)
