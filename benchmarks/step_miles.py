@@ -12,10 +12,13 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import step_shared as shared
+
+from miles_core.rollout.single_turn import SingleTurn
 
 
 def cpu_seconds() -> float:
@@ -42,6 +45,15 @@ class Clock:
         pass
 
 
+class NaturalLengths(SingleTurn):
+    """The `single-turn` generator, with a length of its own for each completion."""
+
+    async def generate(self, attempt, context):
+        place = attempt.group % shared.PROMPTS * shared.GROUP + attempt.index
+        sampling = replace(attempt.sampling, max_new_tokens=shared.natural_lengths()[place])
+        return await super().generate(replace(attempt, sampling=sampling), context)
+
+
 def recipe(folder: Path, scenario: str, train: str, steps: int) -> dict:
     work = shared.SCENARIOS[scenario]
     tasks = folder / "tasks.jsonl"
@@ -52,7 +64,7 @@ def recipe(folder: Path, scenario: str, train: str, steps: int) -> dict:
         trainer["train"] = {"last_layers": shared.LAST_LAYERS}
     if train == "checkpointed":
         trainer["gradient_checkpointing"] = True
-    sampling = {"temperature": 1.0, "max_new_tokens": work["new"], "ignore_stop": not work["natural"]}
+    sampling = {"temperature": 1.0, "max_new_tokens": work["new"], "ignore_stop": True}
     return {
         "miles": 1,
         "name": "step",
@@ -61,7 +73,10 @@ def recipe(folder: Path, scenario: str, train: str, steps: int) -> dict:
         "model": {"use": "smollm2"},
         "data": {"use": "file", "path": str(tasks)},
         "schedule": {"use": "sync", "groups_per_step": shared.PROMPTS, "group_size": shared.GROUP},
-        "generator": {"use": "single-turn", "sampling": sampling},
+        "generator": {
+            "use": "step_miles:NaturalLengths" if work["natural"] else "single-turn",
+            "sampling": sampling,
+        },
         "rewards": [{"use": "step_shared:reward"}],
         "advantage": {"use": "grpo"},
         "loss": {"use": "policy"},

@@ -12,8 +12,13 @@ GROUP = 8
 PROMPT_TOKENS = 45
 LEARNING_RATE = 1e-6
 LAST_LAYERS = 4
+LENGTHS_SEED = 5
 SCENARIOS = {"full": {"new": 32, "natural": False}, "natural": {"new": 64, "natural": True}}
-"""`full`: every completion has `new` tokens. `natural`: it ends where the model ends it, at `new` at the latest."""
+"""`full`: every completion has `new` tokens. `natural`: each has a length of its own (`natural_lengths`)."""
+
+LENGTHS = (2, 3, 6, 7, 8, 8, 9, 9, 10, 12, 12, 14, 15, 18, 21, 23, 28, 32, 35, 38, 45, 52, 62)
+"""Quantiles of the lengths of SmolLM2-135M-Instruct's answers to one-digit sums (temperature 1, end token included), of
+those answers that end within 64 tokens: the same as in decode.py."""
 
 QUESTIONS = (
     "What is {a} + {b}? Answer with the final number only.",
@@ -52,6 +57,11 @@ def chat(question: str) -> str:
         "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
         f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
     )
+
+
+def natural_lengths() -> list[int]:
+    """How many tokens each of the PROMPTS x GROUP completions has; the same for both sides and every step."""
+    return np.random.default_rng(LENGTHS_SEED).choice(LENGTHS, PROMPTS * GROUP).tolist()
 
 
 def reward(text: str) -> float:

@@ -10,6 +10,7 @@ optimizer step a batch, AdamW fused) except:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import sys
@@ -20,7 +21,7 @@ from pathlib import Path
 import step_shared as shared
 import torch
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessor, LogitsProcessorList, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 
@@ -42,6 +43,20 @@ class Gradients(TrainerCallback):
 
     def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
         self.found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+class EndAt(LogitsProcessor):
+    """Each row ends at its own length, and not before."""
+
+    def __init__(self, lengths: list[int], end: int) -> None:
+        self.lengths = torch.tensor(lengths)
+        self.end = end
+
+    def __call__(self, input_ids, scores):
+        now = input_ids.shape[1] - shared.PROMPT_TOKENS + 1 >= self.lengths
+        scores = scores.masked_fill(now[:, None], float("-inf"))
+        scores[:, self.end] = torch.where(now, 0.0, float("-inf"))
+        return scores
 
 
 class Watched(GRPOTrainer):
@@ -84,6 +99,9 @@ def load(train: str):
 def measure(scenario: str, train: str, steps: int) -> dict:
     model, tokenizer = load(train)
     work = shared.SCENARIOS[scenario]
+    if work["natural"]:
+        end = EndAt(shared.natural_lengths(), tokenizer.eos_token_id)
+        model.generate = functools.partial(model.generate, logits_processor=LogitsProcessorList([end]))
     clock = Clock()
     rows = [{"prompt": shared.chat(text)} for text in shared.questions(shared.PROMPTS * steps)]
     with tempfile.TemporaryDirectory() as folder:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from miles_core import RequestError
 from miles_plugin_torch.trainer.optimizing import Optimizer
+from miles_plugin_torch.trainer.tensor_file import write_tensors
 
 FORMAT = 1
 
@@ -53,10 +54,10 @@ def save_trainer(folder: Path, model: PreTrainedModel, optimizer: Optimizer, ref
 
 
 def _write(folder: Path, model: PreTrainedModel, optimizer: Optimizer, reference: Tensors | None) -> None:
-    save_file(_ready(model_tensors(model)), folder / "model.safetensors")
-    save_file(_ready({**optimizer.state(), **_random_states()}), folder / "optimizer.safetensors")
+    write_tensors(model_tensors(model), folder / "model.safetensors")
+    write_tensors({**optimizer.state(), **_random_states()}, folder / "optimizer.safetensors")
     if reference is not None:
-        save_file(_ready(reference), folder / "reference.safetensors")
+        write_tensors(reference, folder / "reference.safetensors")
     facts = {"format": FORMAT, "optimizer_steps": optimizer.steps}
     (folder / "trainer.json").write_text(json.dumps(facts) + "\n")
 
@@ -96,10 +97,6 @@ def export_model(folder: Path, model: PreTrainedModel, source: Path) -> None:
         for file in sorted(source.glob(pattern)):
             if file.is_file():
                 shutil.copyfile(file, folder / file.name)
-
-
-def _ready(tensors: Tensors) -> Tensors:
-    return {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
 
 
 def _require_same(own: Tensors, found: Tensors, folder: Path) -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from miles_plugin_torch.trainer.options import TorchTrainerOptions
+from miles_plugin_torch.trainer.tensor_file import write_tensors
 from miles_plugin_torch.trainer.torch_trainer import TorchTrainer
 from safetensors import safe_open
+from safetensors.torch import load_file
 from trainer_cases import (
     HalvingCase,
     KeptTransport,
@@ -135,6 +137,20 @@ def test_a_checkpoint_of_other_trained_layers(llama, tmp_path):
     trainer.save(tmp_path)
     with pytest.raises(RequestError, match="other weights than these options train"):
         make_trainer(llama).load(tmp_path)
+
+
+def test_a_tensor_file_is_what_safetensors_reads(tmp_path):
+    tensors = {
+        "a": torch.arange(6.0).view(2, 3).T,
+        "b": torch.tensor(3.5),
+        "c": torch.tensor([1, 2], dtype=torch.uint8),
+        "d": torch.randn(5).bfloat16(),
+        "empty": torch.zeros(0, 4),
+    }
+    write_tensors(tensors, tmp_path / "x.safetensors")
+    found = load_file(tmp_path / "x.safetensors")
+    assert set(found) == set(tensors)
+    assert all(found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in tensors.items())
 
 
 def test_export_loads_in_plain_transformers(tiny, tmp_path):
