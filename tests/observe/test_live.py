@@ -18,6 +18,7 @@ METRICS = {
 }  # fmt: skip
 EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("run_started", {"folder": "runs/x", "recipe": {}}),
+    ("workers_ready", {"seconds": 2.5}),
     (
         "evaluated",
         {"name": "held-out", "step": 0, "version": 1, "score": 0.125, "skipped": "", "low": 0.1, "high": 0.15},
@@ -44,6 +45,8 @@ def lines_of(view: str) -> list[str]:
 @pytest.mark.parametrize("view", ["plain", "live"])
 def test_without_a_terminal_there_is_one_plain_line_for_each_step_and_event(view: str) -> None:
     assert lines_of(view) == [
+        "run in runs/x: starting its processes",
+        "engines and trainer ready after 2.5 s",
         "evaluation held-out 0.125 [0.100, 0.150] at version 1",
         "phase rl",
         "step 1/12 · reward 0.250 ± 0.500 · mismatch 0.00015 · tokens/s 412 · 4.2 s (rollout 75%, train 25%)",
