@@ -119,7 +119,7 @@ def gradient() -> dict:
 
     prompts, completions, rewards = shared.injected()
     groups = []
-    for g in range(shared.PROMPTS):
+    for g in range(len(prompts)):
         members = []
         for i in range(shared.GROUP):
             tokens = np.concatenate([prompts[g], completions[g, i]])

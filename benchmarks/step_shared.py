@@ -9,6 +9,7 @@ import numpy as np
 THREADS = 1
 PROMPTS = 4
 GROUP = 8
+INJECTED_PROMPTS = 2
 PROMPT_TOKENS = 45
 LEARNING_RATE = 1e-6
 LAST_LAYERS = 4
@@ -70,9 +71,9 @@ def reward(text: str) -> float:
 
 
 def injected(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Prompts int32 [PROMPTS, 45], completions int32 [PROMPTS, GROUP, 32] and rewards [PROMPTS, GROUP]: what both sides
-    are given when gradients are compared. Token 0 to 2 are left out: they end a completion."""
+    """Prompts int32 [P, 45], completions int32 [P, GROUP, 32] and rewards [P, GROUP], P = INJECTED_PROMPTS: what both
+    sides are given when gradients are compared. Token 0 to 2 are left out: they end a completion."""
     rng = np.random.default_rng(seed)
-    prompts = rng.integers(3, 49152, (PROMPTS, PROMPT_TOKENS), dtype=np.int32)
-    completions = rng.integers(3, 49152, (PROMPTS, GROUP, SCENARIOS["full"]["new"]), dtype=np.int32)
-    return prompts, completions, rng.random((PROMPTS, GROUP))
+    prompts = rng.integers(3, 49152, (INJECTED_PROMPTS, PROMPT_TOKENS), dtype=np.int32)
+    completions = rng.integers(3, 49152, (INJECTED_PROMPTS, GROUP, SCENARIOS["full"]["new"]), dtype=np.int32)
+    return prompts, completions, rng.random((INJECTED_PROMPTS, GROUP))

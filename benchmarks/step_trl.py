@@ -134,8 +134,10 @@ def gradient() -> dict:
         trainer = Watched(
             model,
             reward_funcs=lambda completions, **_: [next(scores) for _ in completions],
-            args=config(folder, new=32, natural=True, steps=1, max_grad_norm=0.0),
-            train_dataset=Dataset.from_list([{"prompt": str(i)} for i in range(shared.PROMPTS)]),
+            args=config(
+                folder, new=32, natural=True, steps=1, max_grad_norm=0.0, gradient_accumulation_steps=len(prompts)
+            ),
+            train_dataset=Dataset.from_list([{"prompt": str(i)} for i in range(len(prompts))]),
             processing_class=tokenizer,
             callbacks=[gradients],
         )
