@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as transformers_logging
@@ -36,7 +37,7 @@ def load_model(
     transformers_logging.disable_progress_bar()  # a worker's output is a log, not a terminal
     try:
         model = _build(files, DTYPES[dtype], weights)
-    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
+    except (OSError, SafetensorError, StrictDataclassError, RuntimeError, ValueError, KeyError) as error:
         raise RequestError(
             f"model {files.card.name!r} could not be loaded: {type(error).__name__}: {error}",
             where=str(path),
