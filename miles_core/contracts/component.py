@@ -7,16 +7,15 @@ A worker process never discovers plugins: it is sent a `ComponentRef` and builds
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from miles_core.errors import MilesError, PluginError
 
 if TYPE_CHECKING:
     from miles_core.contracts.model import ModelFiles
-    from miles_core.contracts.planning import RecipeFacts
 
 KINDS = (
     "agent", "generator", "rollout", "data", "reward", "filter", "buffer", "staleness", "schedule",
@@ -98,19 +97,6 @@ class BuildContext:
     def part(self, kind: str) -> Any:
         """Build the named part here. Raises KeyError when the run has none of that kind."""
         return self.parts[kind].build(self)
-
-
-@runtime_checkable
-class DescribesItself(Protocol):
-    """What `miles plan` asks of an options model; `miles_core.Options` has empty defaults."""
-
-    def card(self) -> Mapping[str, str]:
-        """What this choice means, in words, for the recipe's algorithm card: aspect -> meaning."""
-        ...
-
-    def check(self, facts: RecipeFacts) -> Iterable[str]:
-        """Sentences that say why these options contradict the rest of the recipe; none when they do not."""
-        ...
 
 
 def load_attribute(path: str) -> Any:

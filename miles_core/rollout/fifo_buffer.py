@@ -13,6 +13,7 @@ from pydantic import Field
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import Options
 from miles_core.contracts.rollout import Discard, Filter, Staleness, Verdict
+from miles_core.errors import RequestError
 from miles_core.types.trajectory import Disposition, Group
 
 
@@ -102,6 +103,9 @@ class FifoBuffer:
         return {"waiting": [group.number for group in self._groups]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
+        """Raises RequestError when groups waited: their trajectories are not in the state, and would be lost."""
+        if state["waiting"]:
+            raise RequestError(f"groups {state['waiting']} waited in the buffer at the checkpoint and were not saved")
         self._ended, self._error = False, None
 
     async def _notify(self) -> None:

@@ -273,3 +273,10 @@ async def test_sessions_stay_and_new_ones_go_to_the_least_busy():
     await asyncio.gather(*running)
     with pytest.raises(RequestError, match="affinity"):
         await fleet.generate(Request(""))
+
+
+def test_groups_that_waited_at_a_checkpoint_are_never_lost_silently():
+    buffer = FifoBuffer(FifoOptions(), CONTEXT)
+    buffer.restore({"waiting": []})
+    with pytest.raises(RequestError, match=r"\[3, 4\] waited"):
+        buffer.restore({"waiting": [3, 4]})

@@ -11,6 +11,8 @@ At level `sequence`, r of a token is exp(mean of log r over the sampled tokens o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,7 @@ from miles_plugin_algorithms.correction_options import CorrectionOptions, MaskOp
 from miles_plugin_algorithms.ratio import means_over_rows, pass_on_nonfinite
 
 
-class _Correction:
+class _Correction(ABC):
     """Keeps `miles_core.Correction[torch.Tensor]`. Stateless; what the weight is, is the subclass's one line.
 
     Metrics, the same for all:
@@ -50,8 +52,9 @@ class _Correction:
         weights = pass_on_nonfinite(self._weigh(compared, outside), log_ratio, token_ratio)
         return TokenTerms(values=weights, means=means, maxima=maxima)
 
+    @abstractmethod
     def _weigh(self, ratio: Tensor, outside: Tensor) -> Tensor:
-        raise NotImplementedError
+        """The weight of each token, [T], from what is compared with the bounds and where it lies outside."""
 
 
 class TruncatedImportance(_Correction):
