@@ -7,47 +7,27 @@ Typer is used without rich, and nothing else is imported here: `miles --help` is
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from miles_core.cli.arguments import RUNS, SETTINGS, Json, Plain, Quiet, Recipe, Run, RunsDir, Set, Work
+from miles_core.cli.plugin_commands import plugins
 from miles_core.errors import EXIT_DONE, EXIT_INTERRUPTED
-
-Work = Callable[[], int]
-
-_SETTINGS: dict[str, Any] = {
-    "rich_markup_mode": None,
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 
 app = typer.Typer(
     help="Reinforcement-learning post-training of language models, from plugins.",
     epilog="miles --version prints the version. Any command takes --traceback (or set MILES_TRACEBACK=1).",
-    **_SETTINGS,
+    **SETTINGS,
 )
-recipes = typer.Typer(help="Recipes: list them, show one, print their JSON Schema.", **_SETTINGS)
-plugins = typer.Typer(help="Installed plugins.", **_SETTINGS)
-runs = typer.Typer(help="Runs: list them, show one, export its model.", **_SETTINGS)
+recipes = typer.Typer(help="Recipes: list them, show one, print their JSON Schema.", **SETTINGS)
+runs = typer.Typer(help="Runs: list them, show one, export its model.", **SETTINGS)
 app.add_typer(recipes, name="recipes")
 app.add_typer(plugins, name="plugins")
 app.add_typer(runs, name="runs")
-
-Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or the name of a packaged recipe.")]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, its name, or the beginning of it.")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value, e.g. schedule.group_size=4.")
-]
-RunsDir = Annotated[Path, typer.Option("--runs-dir", metavar="DIR", help="Where runs lie.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")]
-Plain = Annotated[bool, typer.Option("--plain", help="One line for each step instead of a live screen.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
-
-RUNS = Path("runs")
 
 
 def command_line(arguments: Sequence[str]) -> int:
@@ -135,25 +115,6 @@ def recipes_schema(
     from miles_core.cli.recipe_pages import show_schema
 
     return partial(show_schema, plugin)
-
-
-@plugins.command("list", epilog="Example: miles plugins list --json")
-def plugins_list(json: Json = False) -> Work:
-    """List the installed plugins; nothing of them is imported."""
-    from miles_core.cli.plugin_list import list_plugins
-
-    return partial(list_plugins, as_json=json)
-
-
-@plugins.command("show", epilog="Example: miles plugins show torch")
-def plugins_show(
-    name: Annotated[str, typer.Argument(metavar="PLUGIN", help="The plugin's name or its distribution's.")],
-    json: Json = False,
-) -> Work:
-    """Load a plugin and show what it registers."""
-    from miles_core.cli.plugin_page import show_plugin
-
-    return partial(show_plugin, name, as_json=json)
 
 
 @runs.command("list", epilog="Example: miles runs list --json")

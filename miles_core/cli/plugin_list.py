@@ -6,7 +6,9 @@ from miles_core.cli.output import flush, remark, say, say_json, table
 from miles_core.host.scan import InstalledPlugin, scan
 
 
-def list_plugins(*, as_json: bool) -> int:
+def list_plugins(
+    *, everything: bool = False, enabled: bool = False, requirements: bool = False, as_json: bool = False
+) -> int:
     """Print every installed plugin and, on standard error, what the scan found amiss."""
     index = scan()
     for warning in index.warnings:

@@ -34,6 +34,8 @@ class Component:
     options       `module:attr` of a subclass of `miles_core.Options`; its module imports neither torch nor ray
     summary       one line for listings
     capabilities  declared facts that plans and listings show, e.g. {"needs-gpu", "shared-prefix"}
+    example       options (JSON data) with which it can be built on its own, for documentation and the conformance kit;
+                  empty when every option has a default
     """
 
     name: str
@@ -41,6 +43,7 @@ class Component:
     options: str = "miles_core.contracts.options:NoOptions"
     summary: str = ""
     capabilities: frozenset[str] = frozenset()
+    example: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
