@@ -26,6 +26,7 @@ _HOME = {
     ),
     "miles_core.contracts.learning": "Advantage Correction Loss LossInputs TokenTerms",
     "miles_core.contracts.lifecycle": "Clock EventSink Health Lifecycle RealClock",
+    "miles_core.contracts.middleware": "AgentMiddleware GeneratorMiddleware Middleware RolloutMiddleware",
     "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer prompt_tokens",
     "miles_core.contracts.observing": "Evaluation EvaluationContext Evaluator Handle Runtime Tracker",
     "miles_core.contracts.options": "NoOptions Options ScheduleOptions TrainerOptions",
@@ -115,6 +116,18 @@ if TYPE_CHECKING:
     )
     from miles_core.contracts.lifecycle import (
         RealClock as RealClock,
+    )
+    from miles_core.contracts.middleware import (
+        AgentMiddleware as AgentMiddleware,
+    )
+    from miles_core.contracts.middleware import (
+        GeneratorMiddleware as GeneratorMiddleware,
+    )
+    from miles_core.contracts.middleware import (
+        Middleware as Middleware,
+    )
+    from miles_core.contracts.middleware import (
+        RolloutMiddleware as RolloutMiddleware,
     )
     from miles_core.contracts.model import (
         ModelCard as ModelCard,

@@ -101,6 +101,25 @@ def miles_schedules() -> Iterable[Component]:
 
 
 @hookimpl
+def miles_middleware() -> Iterable[Component]:
+    return [
+        Component(
+            "limit",
+            "miles_core.rollout.limit:Limit",
+            "miles_core.rollout.limit:LimitOptions",
+            "Generators: so many attempts at once, so many a second",
+            example={"concurrent": 8},
+        ),
+        Component(
+            "trace",
+            "miles_core.rollout.trace:Trace",
+            "miles_core.rollout.trace:TraceOptions",
+            "Generators: a line for each attempt, in the run's folder",
+        ),
+    ]
+
+
+@hookimpl
 def miles_transports() -> Iterable[Component]:
     return [
         Component(

@@ -61,6 +61,11 @@ class ComponentRef:
     distribution: str
     version: str
 
+    @property
+    def owner(self) -> str:
+        """Whose code it is: distribution and version, or the module of research code."""
+        return f"{self.distribution} {self.version}".strip() or str(self.options.get("path", self.factory))
+
     def build(self, context: BuildContext) -> Any:
         """Import the factory and call it. Raises PluginError naming whose code failed, and the MilesError that the
         factory itself raised."""

@@ -69,12 +69,20 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class GenerateContext:
-    """What a generator works with. `engines` and `renderer` are None when it declares that it needs none."""
+    """What a generator works with.
+
+    engines    answer requests for tokens; a run without engines has one that raises
+    renderer   messages to tokens and back
+    clock      where time comes from; `deadline` is on it
+    agent      what the phase's `agent:` section names, living, with its middleware around it; None without the section.
+               A generator that cannot do without declares the capability `needs-agent`
+    """
 
     engines: EngineClient
     renderer: Renderer
     clock: Clock
     deadline: float | None = None
+    agent: Agent | None = None
 
 
 class Generator(Protocol):

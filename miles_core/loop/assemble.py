@@ -17,10 +17,11 @@ from miles_core.contracts.engine import EngineCapabilities, EngineClient, Genera
 from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
 from miles_core.contracts.observing import Runtime
-from miles_core.contracts.rollout import Attempt, GenerateContext, Generator
+from miles_core.contracts.rollout import Agent, Attempt, GenerateContext, Generator, Rollout
 from miles_core.contracts.transport import Form
 from miles_core.errors import Problem, RequestError
 from miles_core.loop import preflight
+from miles_core.loop.layers import Layers
 from miles_core.loop.record import Recorder
 from miles_core.loop.ring import Phase, Ring
 from miles_core.recipe.resolved import PhasePlan, Plan
@@ -156,8 +157,12 @@ class _Draft:
     def __init__(self, builder: _Builder, plan: PhasePlan) -> None:
         self.plan = plan
         self.data = builder.here(plan.data)
-        self.generator: Generator = builder.here(plan.generator)
-        self.rollout = builder.here(plan.rollout)
+        self.layers = Layers(
+            [(ref, builder.here(ref, f"middleware-{place}-{ref.name}")) for place, ref in enumerate(plan.middleware)]
+        )
+        self.agent = self._agent(builder)
+        self.generator: Generator = self.layers.around("generator", builder.here(plan.generator))
+        self.rollout: Rollout = self.layers.around("rollout", builder.here(plan.rollout))
         self.schedule = builder.here(plan.schedule)
         self.buffer = builder.here(plan.buffer)
         self.advantage = builder.here(plan.advantage) if plan.advantage else None
@@ -167,10 +172,17 @@ class _Draft:
         self.buffer.connect(self.schedule.groups_per_step, filters, staleness)
         self.scorer = Scorer(
             [
-                WeighedReward(reward.name, reward.weight, builder.here(reward.ref), _owner(reward.ref))
+                WeighedReward(reward.name, reward.weight, builder.here(reward.ref), reward.ref.owner)
                 for reward in plan.rewards
             ]
         )
+
+    def _agent(self, builder: _Builder) -> Agent | None:
+        if self.plan.agent is None:
+            self.layers.refuse("agent", f"phase {self.plan.name!r} has no agent")
+            return None
+        agent: Agent = builder.here(self.plan.agent)
+        return self.layers.around("agent", agent)
 
     @property
     def samples(self) -> bool:
@@ -189,7 +201,8 @@ def _join(drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None
     first = 0
     for place, draft in enumerate(drafts):
         sampling_draft = next((d for d in drafts[place:] if d.generator.needs_engine), None)
-        evaluating: Generator = sampling_draft.generator if sampling_draft else SingleTurn()
+        evaluating = sampling_draft or draft
+        evaluator = sampling_draft.generator if sampling_draft else draft.layers.around("generator", SingleTurn())
         end = first + draft.plan.steps
         phases.append(
             Phase(
@@ -203,22 +216,22 @@ def _join(drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None
                 buffer=draft.buffer,
                 advantage=draft.advantage,
                 evaluators=draft.evaluators,
-                generate=_attempts(draft.generator, clients, renderer),
+                generate=_attempts(draft.generator, draft.agent, clients, renderer),
                 score=draft.scorer if draft.generator.needs_engine else _unscored,
-                evaluation_generate=_attempts(evaluating, clients, renderer),
+                evaluation_generate=_attempts(evaluator, evaluating.agent, clients, renderer),
                 evaluation_score=draft.scorer,
-                evaluation_sampling=(sampling_draft or draft).plan.sampling,
+                evaluation_sampling=evaluating.plan.sampling,
             )
         )
         first = end
     return tuple(phases)
 
 
-def _attempts(generator: Generator, clients: EngineClient, renderer: Renderer | None) -> Generate:
+def _attempts(generator: Generator, agent: Agent | None, clients: EngineClient, renderer: Renderer | None) -> Generate:
     if renderer is None:
         raise RequestError("the recipe has no model, so prompts cannot be rendered", mend="add a `model:` section")
     stops = renderer.stop_tokens
-    make = AttemptMaker(generator, GenerateContext(clients, renderer, RealClock()))
+    make = AttemptMaker(generator, GenerateContext(clients, renderer, RealClock(), agent=agent))
 
     async def generate(attempt: Attempt) -> Trajectory:
         return await make(replace(attempt, sampling=replace(attempt.sampling, stop_tokens=stops)))
@@ -229,8 +242,3 @@ def _attempts(generator: Generator, clients: EngineClient, renderer: Renderer | 
 async def _unscored(group: Group) -> Group:
     """Demonstrations are not judged."""
     return group
-
-
-def _owner(ref: ComponentRef) -> str:
-    """Whose code it is: a distribution, or the module of research code."""
-    return f"{ref.distribution} {ref.version}".strip() or str(ref.options.get("path", ref.factory))

@@ -178,6 +178,8 @@ def _phase_plan(phase: PhaseChoice, facts: RecipeFacts) -> PhasePlan:
         evaluators=tuple(each.ref for each in phase.many.get("evaluate", ())),
         sampling=phase.sampling,
         facts=facts,
+        agent=ref.get("agent"),
+        middleware=tuple(each.ref for each in phase.many.get("middleware", ())),
     )
 
 

@@ -11,7 +11,9 @@ from miles_core.recipe.resolved import PhasePlan, Plan, Source
 from miles_core.recipe.written import leaves
 from miles_core.recipe.yaml_text import dotted, strict_json
 
-_SINGLE = ("data", "generator", "rollout", "schedule", "buffer", "staleness", "advantage", "loss", "correction")
+_SINGLE = (
+    "data", "agent", "generator", "rollout", "schedule", "buffer", "staleness", "advantage", "loss", "correction",
+)  # fmt: skip
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def _phase(phase: PhasePlan) -> dict[str, Any]:
             "rewards": [
                 {"name": each.name, "weight": each.weight, **(_component(each.ref) or {})} for each in phase.rewards
             ],
+            "middleware": [_component(each) for each in phase.middleware],
             "filters": [_component(each) for each in phase.filters],
             "evaluate": [_component(each) for each in phase.evaluators],
         },

@@ -55,6 +55,8 @@ class PhasePlan:
     evaluators: tuple[ComponentRef, ...]
     sampling: Sampling
     facts: RecipeFacts
+    agent: ComponentRef | None = None
+    middleware: tuple[ComponentRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

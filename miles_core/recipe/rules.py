@@ -19,9 +19,8 @@ from miles_core.recipe.yaml_text import Parts, dotted
 NEEDS = "needs-"
 """A component with the capability `needs-<kind>` is refused in a recipe that has no component of that kind."""
 
-NO_ENGINE = "no-engine"
-"""The capability of a generator or a rollout that asks no engine for tokens."""
-
+NEEDS_AGENT = "needs-agent"
+"""The capability of a generator that runs an agent."""
 
 NO_ENGINE = "no-engine"
 """Capability of a generator or rollout that asks no engine for tokens, such as demonstrations."""
@@ -182,6 +181,9 @@ def warnings_of(phase: PhaseChoice, run: Mapping[str, Chosen]) -> list[str]:
     warnings = []
     if "advantage" in phase.given and "rewards" not in phase.given:
         warnings.append(f"{label}no rewards: only trajectories that bring their own reward can be trained on")
+    if "agent" in phase.one and "generator" in phase.one and NEEDS_AGENT not in phase.one["generator"].capabilities:
+        agent, generator = phase.one["agent"].ref.name, phase.one["generator"].ref.name
+        warnings.append(f"{label}agent {agent!r} is never asked: generator {generator!r} works without one")
     if "transport" in run and not ("engine" in run and "trainer" in run):
         warnings.append("the transport has nothing to do: it needs an engine and a trainer")
     return warnings

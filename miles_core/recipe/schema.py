@@ -71,8 +71,10 @@ class PhaseSections(_Shape):
     schedule: Section | None = None
     buffer: Section | None = None
     staleness: Section | None = None
+    agent: Section | None = None
     generator: GeneratorSection | None = None
     rollout: Section | None = None
+    middleware: tuple[Section, ...] | None = None
     rewards: tuple[RewardSection, ...] | None = None
     filters: tuple[Section, ...] | None = None
     advantage: Section | None = None
@@ -115,8 +117,10 @@ KIND_OF_SECTION = {
     "schedule": "schedule",
     "buffer": "buffer",
     "staleness": "staleness",
+    "agent": "agent",
     "generator": "generator",
     "rollout": "rollout",
+    "middleware": "middleware",
     "rewards": "reward",
     "filters": "filter",
     "advantage": "advantage",
@@ -133,7 +137,7 @@ KIND_OF_SECTION = {
 }
 """Section of a recipe -> kind of the components in it."""
 
-LIST_SECTIONS = ("rewards", "filters", "evaluate", "trackers")
+LIST_SECTIONS = ("middleware", "rewards", "filters", "evaluate", "trackers")
 
 PHASE_SECTIONS = tuple(PhaseSections.model_fields)
 
