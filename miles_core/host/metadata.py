@@ -25,9 +25,12 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def malformed_lines(text: str) -> list[str]:
-    """The lines of an entry_points.txt that are neither blank, comment, section nor `name = value`."""
-    return [line for line in _MALFORMED.findall(text) if line.strip()]
+def malformed_place(text: str) -> tuple[int, str] | None:
+    """Number and text of the first malformed line of an entry_points.txt; None when every line is sound."""
+    for match in _MALFORMED.finditer(text):
+        if match.group().strip():
+            return text.count("\n", 0, match.start()) + 1, match.group().strip()
+    return None
 
 
 def read_sections(text: str, groups: Sequence[str]) -> dict[str, dict[str, str]]:

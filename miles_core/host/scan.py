@@ -19,7 +19,7 @@ from typing import NamedTuple
 from miles_core.host.metadata import (
     Headers,
     is_editable,
-    malformed_lines,
+    malformed_place,
     normalise,
     read_headers,
     read_sections,
@@ -27,6 +27,7 @@ from miles_core.host.metadata import (
 
 PLUGINS_GROUP = "miles.plugins"
 PROVIDES_GROUP = "miles.provides"
+HOOK_API_GROUP = "miles.hook_api"
 
 
 class InstalledPlugin(NamedTuple):
@@ -40,6 +41,8 @@ class InstalledPlugin(NamedTuple):
     location      its metadata folder (or `archive.whl/name.dist-info`)
     editable      installed from a source folder that may change
     shadowed_by   location of the distribution of the same name that wins ("" when this one does)
+    hook_api      the hook API that it was written for, as declared: `"1.0" = "package"` in the group `miles.hook_api`
+                  ("" when undeclared; build tools refuse a number as an entry point's value, so it is the name)
     """
 
     name: str
@@ -52,6 +55,7 @@ class InstalledPlugin(NamedTuple):
     location: str = ""
     editable: bool = False
     shadowed_by: str = ""
+    hook_api: str = ""
 
     @property
     def title(self) -> str:
@@ -59,13 +63,41 @@ class InstalledPlugin(NamedTuple):
         return f"{self.name} ({self.distribution} {self.version})" if self.distribution else self.name
 
 
+class Damage(NamedTuple):
+    """What is wrong with the metadata of one distribution.
+
+    fault    one of NO_METADATA, BAD_LINE, BAD_ENCODING, UNREADABLE
+    file     the file that is damaged, "" for the whole folder; `line` counts from 1, 0 means no line
+    text     what is wrong, for people
+    plugin   a name for listings when the distribution seems to hold a plugin, else ""
+    """
+
+    distribution: str
+    location: str
+    fault: str
+    text: str
+    file: str = ""
+    line: int = 0
+    plugin: str = ""
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.location)}: {self.text} ({self.location})"  # noqa: PTH119
+
+
+NO_METADATA, BAD_LINE, BAD_ENCODING, UNREADABLE = "no-metadata", "bad-line", "bad-encoding", "unreadable"
+
+
 class Index(NamedTuple):
     """What a scan found. `shadowed` are plugins that cannot be imported because another distribution of their name
-    comes earlier on the path; `warnings` are sentences about damaged or shadowed distributions."""
+    comes earlier on the path; `warnings` are sentences about damaged or shadowed distributions; `versions` are those
+    of every distribution, by normalised name ("" when only its metadata could tell); `damaged` are distributions whose
+    metadata is not sound, plugins or not."""
 
     plugins: tuple[InstalledPlugin, ...]
     shadowed: tuple[InstalledPlugin, ...] = ()
     warnings: tuple[str, ...] = ()
+    versions: Mapping[str, str] = {}
+    damaged: tuple[Damage, ...] = ()
 
 
 class _Found(NamedTuple):
@@ -78,6 +110,12 @@ class _Found(NamedTuple):
     @property
     def name(self) -> str:
         return normalise(self.folder.removesuffix(".dist-info").removesuffix(".egg-info").split("-", 1)[0])
+
+    @property
+    def version(self) -> str:
+        """As the folder's name says, so that nothing need be read; "" for the egg-info of a source folder."""
+        parts = self.folder.removesuffix(".dist-info").removesuffix(".egg-info").split("-", 2)
+        return parts[1] if len(parts) > 1 else ""
 
     @property
     def is_egg(self) -> bool:
@@ -98,29 +136,58 @@ class _Found(NamedTuple):
             return None
 
 
+class _Remarks:
+    """What a scan notes beside the plugins."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        self.damaged: list[Damage] = []
+
+    def damage(self, found: _Found, fault: str, text: str, file: str = "", line: int = 0) -> None:
+        damage = Damage(found.name, found.location, fault, text, file, line, _seeming_plugin(found))
+        self.damaged.append(damage)
+        self.warnings.append(str(damage))
+
+
 def scan(path: Sequence[str] | None = None) -> Index:
     """The plugins on `path` (`sys.path` when None), by distribution and name. Never raises for what it finds there."""
     winners: dict[str, _Found] = {}
     found: dict[str, tuple[InstalledPlugin, ...]] = {}
+    versions: dict[str, str] = {}
     shadowed: list[InstalledPlugin] = []
-    warnings: list[str] = []
-    for candidate in _distributions(sys.path if path is None else path, warnings):
+    remarks = _Remarks()
+    for candidate in _distributions(sys.path if path is None else path, remarks.warnings):
         try:
-            plugins = _read(candidate, warnings)
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            warnings.append(f"{candidate.folder} at {candidate.location} is unreadable ({error}); it is left out")
+            plugins = _read(candidate, remarks)
+        except UnicodeDecodeError as error:
+            remarks.damage(candidate, BAD_ENCODING, f"is not UTF-8 ({error}); it is left out")
+            continue
+        except (OSError, ValueError) as error:
+            remarks.damage(candidate, UNREADABLE, f"is unreadable ({error}); it is left out")
             continue
         name = plugins[0].distribution if plugins else candidate.name
         winner = winners.setdefault(name, candidate)
+        versions[name] = versions.get(name) or (plugins[0].version if plugins else candidate.version)
         if winner is candidate:
             found[name] = plugins
         elif _same_installation(winner, candidate, found[name], plugins):
             found[name] = plugins if winner.is_egg else found[name]
         elif plugins:
             shadowed += [plugin._replace(shadowed_by=winner.location) for plugin in plugins]
-            warnings.append(_shadow_sentence(name, winner, found[name], candidate, plugins[0].version))
+            remarks.warnings.append(_shadow_sentence(name, winner, found[name], candidate, plugins[0].version))
     active = sorted((plugin for each in found.values() for plugin in each), key=lambda p: (p.distribution, p.name))
-    return Index(tuple(active), tuple(shadowed), tuple(warnings))
+    return Index(tuple(active), tuple(shadowed), tuple(remarks.warnings), versions, tuple(remarks.damaged))
+
+
+def _seeming_plugin(found: _Found) -> str:
+    """The name of the plugin that a damaged distribution seems to hold, as far as its bytes can be read."""
+    try:
+        raw = found.read("entry_points.txt") or b""
+    except (OSError, ValueError):
+        raw = b""
+    names = read_sections(raw.decode("utf-8", "replace"), (PLUGINS_GROUP,))[PLUGINS_GROUP]
+    convention = "miles-plugin-"
+    return next(iter(names), found.name.removeprefix(convention) if found.name.startswith(convention) else "")
 
 
 def _distributions(path: Sequence[str], warnings: list[str]) -> Iterator[_Found]:
@@ -147,20 +214,21 @@ def _distributions(path: Sequence[str], warnings: list[str]) -> Iterator[_Found]
             yield _Found(os.path.join(root, folder), folder)  # noqa: PTH118
 
 
-def _read(found: _Found, warnings: list[str]) -> tuple[InstalledPlugin, ...]:
+def _read(found: _Found, remarks: _Remarks) -> tuple[InstalledPlugin, ...]:
     """The plugins of one distribution. Metadata beyond the entry points is read only when there are any."""
     raw = found.read("entry_points.txt")
     if not raw:
         if raw is None and not found.is_egg and not found.zipped and not found.has("METADATA"):
-            warnings.append(f"{found.folder} at {found.location} has no METADATA: a broken installation; left out")
+            remarks.damage(found, NO_METADATA, "has no METADATA: a broken installation; it is left out")
         return ()
     text = raw.decode("utf-8")
-    bad = malformed_lines(text)
-    if bad:
-        warnings.append(f"{found.folder}: entry_points.txt has a malformed line {bad[0]!r} ({found.location})")
+    if bad := malformed_place(text):
+        line, content = bad
+        sentence = f"entry_points.txt:{line} has the malformed line {content!r}"
+        remarks.damage(found, BAD_LINE, sentence, "entry_points.txt", line)
     if PLUGINS_GROUP not in text:
         return ()
-    sections = read_sections(text, (PLUGINS_GROUP, PROVIDES_GROUP))
+    sections = read_sections(text, (PLUGINS_GROUP, PROVIDES_GROUP, HOOK_API_GROUP))
     headers = _headers(found)
     editable = found.is_egg or is_editable(found.read("direct_url.json"))
     return tuple(
@@ -169,22 +237,23 @@ def _read(found: _Found, warnings: list[str]) -> tuple[InstalledPlugin, ...]:
             distribution=normalise(headers.name or found.name),
             version=headers.version,
             module=re.sub(r"\s|\[.*", "", value),
-            provides=_provided(sections, value),
+            provides=_declared(sections, PROVIDES_GROUP, value),
             summary=headers.summary,
             requires=headers.requires,
             location=found.location,
             editable=editable,
+            hook_api=", ".join(_declared(sections, HOOK_API_GROUP, value)),
         )
         for name, value in sections[PLUGINS_GROUP].items()
     )
 
 
-def _provided(sections: Mapping[str, Mapping[str, str]], module: str) -> tuple[str, ...]:
-    """What the plugin in `module` provides: all of it, or what names its module or package if there are several."""
-    provides = sections[PROVIDES_GROUP]
+def _declared(sections: Mapping[str, Mapping[str, str]], group: str, module: str) -> tuple[str, ...]:
+    """What a group says of the plugin in `module`: all of it, or what names its module or package if there are
+    several plugins."""
     if len(sections[PLUGINS_GROUP]) == 1:
-        return tuple(provides)
-    return tuple(name for name, home in provides.items() if f"{module}.".startswith(f"{home}."))
+        return tuple(sections[group])
+    return tuple(name for name, home in sections[group].items() if f"{module}.".startswith(f"{home}."))
 
 
 def _headers(found: _Found) -> Headers:
