@@ -37,6 +37,7 @@ class SitePackages:
         requires: Sequence[str] = (),
         summary: str = "made up for a test",
         egg: bool = False,
+        hook_api: str = "",
     ) -> Path:
         """Write the metadata of a distribution: dist-info as an installer does, or the egg-info of a source folder."""
         stem = name.replace("-", "_")
@@ -48,17 +49,25 @@ class SitePackages:
         (folder / ("PKG-INFO" if egg else "METADATA")).write_text(metadata, encoding="utf-8")
         lines = ["[miles.plugins]", *(f"{key} = {value}" for key, value in (plugins or {}).items())]
         lines += ["", "[miles.provides]", *(f"{each} = {stem}" for each in provides)]
+        lines += ["", "[miles.hook_api]", f"{hook_api} = {stem}"] if hook_api else []
         (folder / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         if not egg:
             digest = hashlib.sha256(metadata.encode()).hexdigest()
             (folder / "RECORD").write_text(f"{folder.name}/METADATA,sha256={digest},{len(metadata)}\n")
         return folder
 
-    def plugin(self, name: str, source: str, version: str = "1.0", **metadata: Sequence[str]) -> Path:
+    def plugin(
+        self, name: str, source: str, version: str = "1.0", *, hook_api: str = "", **metadata: Sequence[str]
+    ) -> Path:
         """A whole plugin: distribution `miles-plugin-<name>` with the entry point `name` and one module."""
         module = f"miles_plugin_{name.replace('-', '_')}"
         self.module(module, source)
         provides, requires = metadata.get("provides", ()), metadata.get("requires", ())
         return self.distribution(
-            f"miles-plugin-{name}", version, plugins={name: module}, provides=provides, requires=requires
+            f"miles-plugin-{name}",
+            version,
+            plugins={name: module},
+            provides=provides,
+            requires=requires,
+            hook_api=hook_api,
         )
