@@ -22,17 +22,20 @@ class Grade(StrEnum):
 
 
 class CheckResult(StrEnum):
-    """SKIPPED: it could not be tried here, and the finding says why; a grade cannot rest on it."""
+    """SKIPPED: it could not be tried here, and the finding says why; a grade cannot rest on it.
+    INAPPLICABLE: the promise says nothing about this component; it does not count."""
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
+    INAPPLICABLE = "inapplicable"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A promise. `kind` is "" for promises of the plugin as a whole; `run` is called with a `Subject` and raises
-    `CheckFailed` or `CheckSkipped`. `reduced`: it tries the component on a reduced model only."""
+    """A promise. `kind` is "" for promises of the plugin as a whole and `EVERY_KIND` for those of every component.
+    `run` is called with a `PluginSubject` or a `ComponentSubject` and raises `CheckFailed`, `CheckSkipped` or
+    `CheckInapplicable`. `reduced`: it tries the component on a reduced model only."""
 
     id: str
     kind: str
@@ -67,6 +70,12 @@ class CheckSkipped(Exception):
     """The promise cannot be tried here: why."""
 
 
+class CheckInapplicable(Exception):
+    """The promise says nothing about this component: why."""
+
+
+EVERY_KIND = "component"
+
 CHECKS: list[Check] = []
 """Every check of the modules that were imported, in the order of their definition."""
 
@@ -96,5 +105,10 @@ def expect(condition: object, detail: str, mend: str) -> None:
 
 
 def skip(reason: str) -> NoReturn:
-    """End a check that cannot be tried here."""
+    """End a check that cannot be tried here; the grade cannot rest on it."""
     raise CheckSkipped(reason)
+
+
+def inapplicable(reason: str) -> NoReturn:
+    """End a check whose promise says nothing about this component; it does not count."""
+    raise CheckInapplicable(reason)

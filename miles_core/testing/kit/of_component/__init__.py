@@ -1,0 +1,1 @@
+"""What every component promises, whatever its kind."""

@@ -1,0 +1,1 @@
+"""What every plugin as a whole promises."""
