@@ -13,6 +13,11 @@ from miles_core.hookspecs import hookimpl
 
 
 @hookimpl
+def miles_data() -> Iterable[Component]:
+    return [Component("toy", "miles_core.testing.toy.data:ToyData", summary="Which of two digits is larger?")]
+
+
+@hookimpl
 def miles_model_specs() -> Iterable[Component]:
     return [
         Component(
