@@ -35,6 +35,7 @@ _HOME = {
         "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward "
         "Rollout RolloutContext Schedule Staleness Verdict"
     ),
+    "miles_core.contracts.sessions": "Collected SessionAddress Sessions",
     "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
     "miles_core.contracts.transport": (
         "Delivery Form Precision TensorInfo Transport UpdateManifest UpdateTarget WeightSource WireTensor"
@@ -233,6 +234,15 @@ if TYPE_CHECKING:
     )
     from miles_core.contracts.rollout import (
         Verdict as Verdict,
+    )
+    from miles_core.contracts.sessions import (
+        Collected as Collected,
+    )
+    from miles_core.contracts.sessions import (
+        SessionAddress as SessionAddress,
+    )
+    from miles_core.contracts.sessions import (
+        Sessions as Sessions,
     )
     from miles_core.contracts.trainer import (
         StepReport as StepReport,

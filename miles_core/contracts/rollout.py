@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import Clock, EventSink
 from miles_core.contracts.model import Renderer
+from miles_core.contracts.sessions import Sessions
 from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.task import Message, Task
 from miles_core.types.trajectory import Disposition, Group, Score, Trajectory
@@ -30,7 +31,7 @@ class Episode:
 
     task: Task
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
     sampling: Sampling
     deadline: float | None
     cancelled: asyncio.Event
@@ -76,6 +77,8 @@ class GenerateContext:
     clock      where time comes from; `deadline` is on it
     agent      what the phase's `agent:` section names, living, with its middleware around it; None without the section.
                A generator that cannot do without declares the capability `needs-agent`
+    agent_name what the recipe calls that agent; its own reward is a score of this name
+    sessions   where an agent's chat is answered; None when no generator of the run declares `needs-agent`
     """
 
     engines: EngineClient
@@ -83,6 +86,8 @@ class GenerateContext:
     clock: Clock
     deadline: float | None = None
     agent: Agent | None = None
+    agent_name: str = ""
+    sessions: Sessions | None = None
 
 
 class Generator(Protocol):
