@@ -24,8 +24,9 @@ from miles_core import (
 )
 from miles_core.contracts.engine import GenerateRequest
 from miles_core.contracts.options import NoOptions
+from miles_core.testing.fakes.char_renderer import VOCABULARY
 from miles_core.testing.toy.engine import ToyEngine, ToyEngineOptions
-from miles_core.testing.toy.model import TENSOR, VOCABULARY, ToyModel, ToyModelOptions
+from miles_core.testing.toy.model import TENSOR, ToyModel, ToyModelOptions
 from miles_core.weights.publication import publish
 from miles_core.weights.shared_memory import SharedMemoryTransport
 

@@ -21,7 +21,8 @@ from miles_core.contracts.lifecycle import Health
 from miles_core.contracts.options import Options
 from miles_core.contracts.transport import Delivery, Form, UpdateManifest
 from miles_core.errors import RequestError, RunError
-from miles_core.testing.toy.model import STOP, TENSOR, VOCABULARY
+from miles_core.testing.fakes.char_renderer import STOP, VOCABULARY
+from miles_core.testing.toy.model import TENSOR
 from miles_core.types.sequence import FloatArray
 
 

@@ -1,21 +1,16 @@
-"""The toy model: a vector of logits over ASCII, and a renderer that maps characters to their codes."""
+"""The toy model: a vector of logits over ASCII, spoken by the characters' own renderer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Several
 from pathlib import Path
 
-import numpy as np
 from pydantic import Field
 
 from miles_core.contracts.component import BuildContext
-from miles_core.contracts.model import ModelCard, ModelFiles, Parsed
+from miles_core.contracts.model import ModelCard, ModelFiles
 from miles_core.contracts.options import Options
-from miles_core.types.sequence import TokenArray
-from miles_core.types.task import Message
+from miles_core.testing.fakes.char_renderer import STOP, VOCABULARY, CharRenderer
 
-VOCABULARY = 128
-STOP = 0
 TENSOR = "logits"
 
 
@@ -46,34 +41,5 @@ class ToyModel:
     def materialise(self) -> ModelFiles:
         return ModelFiles(Path(__file__).parent, self.describe())
 
-    def renderer(self) -> ToyRenderer:
-        return ToyRenderer()
-
-
-class ToyRenderer:
-    """A token is an ASCII code; STOP ends the assistant's turn; a newline stands between messages."""
-
-    @property
-    def stop_tokens(self) -> tuple[int, ...]:
-        return (STOP,)
-
-    def render(self, messages: Several[Message], *, generation: bool = True) -> TokenArray:
-        text = "\n".join(str(message["content"]) for message in messages)
-        return self.encode(text + ("\n" if generation else ""))
-
-    def bridge(self, tokens: TokenArray, messages: Several[Message]) -> TokenArray:
-        return self.encode("\n" + "\n".join(str(message["content"]) for message in messages) + "\n")
-
-    def parse(self, tokens: TokenArray) -> Parsed:
-        complete = bool(len(tokens)) and int(tokens[-1]) == STOP
-        text = self.decode(tokens[:-1] if complete else tokens)
-        return Parsed({"role": "assistant", "content": text}, complete)
-
-    def decode(self, tokens: TokenArray) -> str:
-        return "".join(chr(token) for token in tokens.tolist())
-
-    def encode(self, text: str) -> TokenArray:
-        codes = [ord(character) for character in text]
-        if wrong := [chr(code) for code in codes if not 0 < code < VOCABULARY]:
-            raise ValueError(f"the toy model knows only ASCII, not {wrong[0]!r}")
-        return np.array(codes, np.int32)
+    def renderer(self) -> CharRenderer:
+        return CharRenderer()

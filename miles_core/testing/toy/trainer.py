@@ -16,8 +16,9 @@ from miles_core.contracts.options import TrainerOptions
 from miles_core.contracts.trainer import StepReport, TrainerFacts
 from miles_core.contracts.transport import Delivery, TensorInfo, WireTensor
 from miles_core.errors import RunError
+from miles_core.testing.fakes.char_renderer import VOCABULARY
 from miles_core.testing.toy.learning import ToyLoss
-from miles_core.testing.toy.model import TENSOR, VOCABULARY
+from miles_core.testing.toy.model import TENSOR
 from miles_core.types.batch import Batch, Row
 from miles_core.types.sequence import Array, FloatArray, Sequence
 
