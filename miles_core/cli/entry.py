@@ -15,10 +15,13 @@ def main() -> int:
 
         sys.stdout.write(f"miles {__version__}\n")
         return 0
-    if arguments[:2] == ["plugins", "list"] and arguments[2:] in ([], ["--json"]):
+    if arguments[:2] == ["plugins", "list"] and {*arguments[2:]} <= {"--json", "--all", "--requirements"}:
         from miles_core.cli.plugin_list import list_plugins
 
-        return list_plugins(as_json="--json" in arguments)
+        words = arguments[2:]
+        return list_plugins(
+            everything="--all" in words, requirements="--requirements" in words, as_json="--json" in words
+        )
     import gc
 
     gc.disable()  # what imports make is no garbage, and looking for some takes a tenth of `miles --help`

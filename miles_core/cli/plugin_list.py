@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from miles_core.cli.output import flush, remark, say, say_json, table
-from miles_core.host.scan import InstalledPlugin, scan
+from miles_core.host.facts import ENABLED, SHADOWED, Facts, facts_of
+from miles_core.host.scan import Index, InstalledPlugin, scan
+from miles_core.host.source import head_commit, record_hash, source_folder
 
 
 def list_plugins(
@@ -11,25 +15,108 @@ def list_plugins(
 ) -> int:
     """Print every installed plugin and, on standard error, what the scan found amiss."""
     index = scan()
+    rows = facts_of(index, project_choices(index))
     for warning in index.warnings:
         remark(f"warning: {warning}")
-    if as_json:
+    if enabled:
+        rows = tuple(row for row in rows if row.status == ENABLED)
+    if requirements:
+        lines = requirement_lines(rows)
+        if as_json:
+            say_json({"requirements": lines})
+        else:
+            for line in lines:
+                say(line)
+    elif as_json:
         say_json(
             {
-                "plugins": [plugin_facts(plugin) for plugin in index.plugins],
-                "shadowed": [plugin_facts(plugin) for plugin in index.shadowed],
+                "plugins": [plugin_json(row) for row in rows if row.status != SHADOWED],
+                "shadowed": [plugin_json(row) for row in rows if row.status == SHADOWED],
                 "warnings": list(index.warnings),
             }
         )
-    elif index.plugins:
-        rows = [(p.name, p.distribution, p.version, ", ".join(p.provides) or p.summary) for p in index.plugins]
-        table(("plugin", "distribution", "version", "provides"), rows)
     else:
-        say("no plugin is installed")
+        _say_table(rows, everything)
     flush()
     return 0
 
 
-def plugin_facts(plugin: InstalledPlugin) -> dict[str, object]:
+def project_choices(_index: Index) -> Mapping[str, str]:
+    """What this folder's miles.toml and MILES_PLUGINS say: `distribution:name` -> enabled or disabled."""
+    return {}
+
+
+def requirement_lines(rows: Sequence[Facts]) -> list[str]:
+    """One line for `pip install -r` for each distribution, each with its exact version or source."""
+    lines: dict[str, str] = {}
+    for row in rows:
+        plugin = row.plugin
+        if row.status == SHADOWED or not plugin.version:
+            continue
+        source = source_folder(plugin)
+        commit = head_commit(source) if source else ""
+        line = (
+            f"-e {source}{f'  # {commit}' if commit else ''}" if source else f"{plugin.distribution}=={plugin.version}"
+        )
+        lines[plugin.distribution] = line
+    return list(lines.values())
+
+
+def plugin_json(row: Facts) -> dict[str, object]:
     """One plugin as JSON data."""
-    return {**plugin._asdict(), "provides": list(plugin.provides), "requires": list(plugin.requires)}
+    plugin, checked = row.plugin, row.checked
+    source = source_folder(plugin)
+    current = checked if checked is not None and checked.current else None
+    stale = checked if current is None else None
+    return {
+        "name": plugin.name,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "status": row.status,
+        "error": row.error or None,
+        "module": plugin.module,
+        "provides": list(plugin.provides),
+        "requires": [state._asdict() for state in row.requirements],
+        "hook_api": plugin.hook_api or None,
+        "checked_hook_api": current.hook_api if current else None,
+        "grade": (current.grade or None) if current else None,
+        "evidence": dict(current.evidence) if current else {},
+        "stale_record": {"version": stale.version, "grade": stale.grade or None} if stale else None,
+        "location": plugin.location,
+        "editable": plugin.editable,
+        "source": source or None,
+        "commit": (head_commit(source) or None) if source else None,
+        "record_sha256": (record_hash(plugin) or None) if plugin.location else None,
+        "shadowed": list(row.shadows),
+        "shadowed_by": plugin.shadowed_by,
+        "summary": plugin.summary,
+        "homepage": plugin.homepage or None,
+        "issues": plugin.issues or None,
+    }
+
+
+def _say_table(rows: Sequence[Facts], everything: bool) -> None:
+    shown = [row for row in rows if everything or row.status != SHADOWED]
+    if not shown:
+        say("no plugin is enabled" if rows else "no plugin is installed")
+        return
+    head = ["plugin", "distribution", "version", "status", "grade", "evidence", *(["installed"] if everything else [])]
+    cells = [
+        [
+            row.plugin.name,
+            row.plugin.distribution,
+            row.plugin.version,
+            row.status,
+            row.checked.label if row.checked else "-",
+            (row.checked.summary if row.checked else "") or "-",
+            *([_how(row.plugin)] if everything else []),
+            row.error or ", ".join(row.plugin.provides) or row.plugin.summary,
+        ]
+        for row in shown
+    ]
+    table([*head, "provides"], cells)
+
+
+def _how(plugin: InstalledPlugin) -> str:
+    """Where it runs from."""
+    return f"editable, {source_folder(plugin) or plugin.location}" if plugin.editable else plugin.location

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 _MALFORMED = re.compile(r"^(?![ \t]*(?:[#;\[]|$))[^=\n]*$", re.MULTILINE)
 _SECTION = re.compile(r"^[ \t]*\[([^\]\n]*)\][ \t]*$", re.MULTILINE)
-_HEADER = re.compile(r"^(Name|Version|Summary|Requires-Dist):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_HEADER = re.compile(r"^(Name|Version|Summary|Requires-Dist|Project-URL|Home-page):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
 class Headers(NamedTuple):
@@ -18,6 +18,8 @@ class Headers(NamedTuple):
     version: str
     summary: str
     requires: tuple[str, ...]
+    homepage: str = ""
+    issues: str = ""
 
 
 def normalise(name: str) -> str:
@@ -53,13 +55,27 @@ def read_headers(text: str) -> Headers:
     fields: dict[str, list[str]] = {}
     for key, value in _HEADER.findall(head):
         fields.setdefault(key, []).append(value)
+    urls = _urls(fields)
     first = {key: values[0] for key, values in fields.items()}
     return Headers(
         name=first.get("Name", ""),
         version=first.get("Version", ""),
         summary=first.get("Summary", ""),
         requires=tuple(fields.get("Requires-Dist", ())),
+        homepage=first.get("Home-page", "") or _named(urls, ("homepage", "home", "repository", "source")),
+        issues=_named(urls, ("issues", "tracker", "bugs")),
     )
+
+
+def _urls(fields: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """`Project-URL: Label, address`, by label in lower case."""
+    split = (line.partition(",") for line in fields.get("Project-URL", ()))
+    return {label.strip().lower(): url.strip() for label, _, url in split}
+
+
+def _named(urls: Mapping[str, str], words: Sequence[str]) -> str:
+    """The address whose label holds one of the words, the first word before the others."""
+    return next((url for word in words for label, url in urls.items() if word in label), "")
 
 
 def is_editable(direct_url: bytes | None) -> bool:

@@ -41,6 +41,7 @@ class InstalledPlugin(NamedTuple):
     location      its metadata folder (or `archive.whl/name.dist-info`)
     editable      installed from a source folder that may change
     shadowed_by   location of the distribution of the same name that wins ("" when this one does)
+    homepage      address of its home page, issues of its tracker, as its metadata says
     hook_api      the hook API that it was written for, as declared: `"1.0" = "package"` in the group `miles.hook_api`
                   ("" when undeclared; build tools refuse a number as an entry point's value, so it is the name)
     """
@@ -56,6 +57,8 @@ class InstalledPlugin(NamedTuple):
     editable: bool = False
     shadowed_by: str = ""
     hook_api: str = ""
+    homepage: str = ""
+    issues: str = ""
 
     @property
     def title(self) -> str:
@@ -243,6 +246,8 @@ def _read(found: _Found, remarks: _Remarks) -> tuple[InstalledPlugin, ...]:
             location=found.location,
             editable=editable,
             hook_api=", ".join(_declared(sections, HOOK_API_GROUP, value)),
+            homepage=headers.homepage,
+            issues=headers.issues,
         )
         for name, value in sections[PLUGINS_GROUP].items()
     )
