@@ -29,11 +29,13 @@ class Ended:
         return " / ".join(lines[-3:])[-400:]
 
 
-def python(code: str, *arguments: str, seconds: float = PROCESS_SECONDS, stdin: bytes = b"") -> Ended:
-    """Run `code` in a fresh interpreter that can import what this one can, in an empty folder of its own."""
+def python(
+    code: str, *arguments: str, seconds: float = PROCESS_SECONDS, stdin: bytes = b"", folder: Path | None = None
+) -> Ended:
+    """Run `code` in a fresh interpreter that can import what this one can, in `folder` or an empty one of its own."""
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    with tempfile.TemporaryDirectory(prefix="miles-kit-") as folder:
+    with tempfile.TemporaryDirectory(prefix="miles-kit-") as empty:
         try:
             done = subprocess.run(
                 [sys.executable, "-c", code, *arguments],
@@ -41,7 +43,7 @@ def python(code: str, *arguments: str, seconds: float = PROCESS_SECONDS, stdin: 
                 capture_output=True,
                 timeout=seconds,
                 env=environment,
-                cwd=folder,
+                cwd=folder or empty,
                 check=False,
             )
         except subprocess.TimeoutExpired:

@@ -11,9 +11,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from miles_core.contracts.component import KINDS
 from miles_core.errors import RequestError
@@ -32,6 +33,7 @@ from miles_core.testing.kit.check import (
     Finding,
 )
 from miles_core.testing.kit.grades import Report
+from miles_core.testing.kit.materials import workplace
 from miles_core.testing.kit.source import package_folder, plugins_of_folder, records_of_runs, source_folder
 from miles_core.testing.kit.subject import ComponentSubject, PluginSubject
 from miles_core.testing.kit.timing import Hung, limited
@@ -53,6 +55,10 @@ class Trial:
         """`kind.name`, "" for the plugin as a whole."""
         return f"{self.registered.kind}.{self.registered.component.name}" if self.registered else ""
 
+    @property
+    def example(self) -> Mapping[str, Any]:
+        return self.registered.component.example if self.registered else {}
+
 
 @dataclass(slots=True)
 class Examination:
@@ -73,8 +79,9 @@ class Examination:
         """Everything to try, in the order of the page: the plugin, then each component."""
         checks = all_checks()
         trials = [Trial(check) for check in checks if check.kind == ""]
+        of_all = sorted((check for check in checks if check.kind == EVERY_KIND), key=_gates_first)
         for registered in self.components:
-            trials += [Trial(check, registered) for check in checks if check.kind == EVERY_KIND]
+            trials += [Trial(check, registered) for check in of_all]
             trials += [Trial(check, registered) for check in checks if check.kind == registered.kind]
         return trials
 
@@ -83,8 +90,11 @@ class Examination:
         if trial.component in self._shut and trial.check.id not in GATES:
             return Finding(trial.check, trial.component, CheckResult.SKIPPED, self._shut[trial.component])
         started = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="miles-kit-") as folder, contextlib.redirect_stdout(sys.stderr):
-            result, detail, mend = self._try(trial, Path(folder))
+        with tempfile.TemporaryDirectory(prefix="miles-kit-") as scratch, contextlib.redirect_stdout(sys.stderr):
+            folder = Path(scratch) / "folder"
+            folder.mkdir()
+            with workplace(Path(scratch) / "here", trial.example):
+                result, detail, mend = self._try(trial, folder)
         finding = Finding(trial.check, trial.component, result, detail, mend, time.perf_counter() - started)
         if trial.check.id in GATES and result is CheckResult.FAILED:
             self._shut[trial.component] = f"not tried, since {trial.check.id} failed"
@@ -177,6 +187,10 @@ def _named(target: str, index: Index) -> list[InstalledPlugin]:
         return found
     registry = open_registry([target], index)
     return [plugin for plugin in registry.plugins if plugin in matching(index.plugins, target)]
+
+
+def _gates_first(check: Check) -> int:
+    return GATES.index(check.id) if check.id in GATES else len(GATES)
 
 
 def _qualified(plugin: InstalledPlugin) -> str:

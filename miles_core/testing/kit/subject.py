@@ -39,6 +39,10 @@ class ComponentSubject:
     def label(self) -> str:
         return f"{self.registered.kind}.{self.registered.component.name}"
 
+    def beside(self, registered: Registered) -> ComponentSubject:
+        """Another component of the same plugin, in the same place."""
+        return ComponentSubject(self.plugin, self.registry, registered, self.folder, self.source)
+
     @property
     def example(self) -> dict[str, Any]:
         """The options that the component is built with here."""
