@@ -1,31 +1,50 @@
-"""Which installed plugins a recipe enables: a pure function of what is installed and what the recipe names.
+"""Which installed plugins are enabled: a pure function of what is installed and of what every source says.
 
-It runs before anything is imported, and finds every fault of the list at once. The core's own plugin is always
-enabled and need not be named.
+It runs before anything is imported and finds every fault at once. For each plugin the strongest source that mentions it
+decides; where one source both enables and blocks it, the block counts. The core's own plugin is always enabled. The
+reasons are kept: who enabled or blocked each plugin, and what lost.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import miles_core
 from miles_core.errors import Problem
-from miles_core.host.metadata import normalise
+from miles_core.host import names as naming
+from miles_core.host.admit import objections
+from miles_core.host.known_bad import KNOWN_BAD
+from miles_core.host.names import CORE_DISTRIBUTION as CORE_DISTRIBUTION
+from miles_core.host.names import CORE_MODULE as CORE_MODULE
+from miles_core.host.names import MILESFILE, is_core, short_name
+from miles_core.host.names import NAMING_CONVENTION as NAMING_CONVENTION
+from miles_core.host.names import core_plugin as core_plugin
+from miles_core.host.names import matching as matching
+from miles_core.host.request import (
+    BLOCKS,
+    COMMAND_LINE,
+    ENABLES,
+    ENVIRONMENT,
+    LEAVES_OUT,
+    LEVELS,
+    NO_PLUGINS,
+    RECIPE,
+    PluginRequest,
+    Wish,
+    exactly,
+)
 from miles_core.host.scan import Index, InstalledPlugin
-
-CORE_DISTRIBUTION = "miles-core"
-CORE_MODULE = "miles_core.components"
-NAMING_CONVENTION = "miles-plugin-"
+from miles_core.host.verdict import CONFLICT, DISABLED, ENABLED, UNKNOWN, Reason, Verdict, reasons_of
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why one entry of the list cannot be enabled. `position` is its index in the list; `broken` tells a fault of the
-    plugin (exit code 3) from one of the request (exit code 2); `meant` are the distributions that the entry most
-    likely stands for, so that what they provide is not reported missing a second time."""
+    """Why something that was asked for cannot be had. `position` is the index of its name in the recipe's list, -1 when
+    another source says it (the problem then names the place); `broken` tells a fault of the plugin (exit code 3) from
+    one of the request (exit code 2); `meant` are the distributions that the name most likely stands for, so that what
+    they provide is not reported missing a second time."""
 
     position: int
     problem: Problem
@@ -35,109 +54,174 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`enabled` in the order of the list, the core first; whatever was refused is not among them."""
+    """`enabled` in the order in which the sources name them, weakest source first, the core before all; whatever was
+    refused is not among them. `verdicts` has every plugin that any source mentions, with the reasons."""
 
     enabled: tuple[InstalledPlugin, ...]
     refusals: tuple[Refusal, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
 
-
-def decide(index: Index, names: Sequence[str], core_version: str = miles_core.__version__) -> Decision:
-    """What the allow-list `names` enables. A name is an entry point's, a distribution's, or `distribution:name`."""
-    enabled: dict[InstalledPlugin, None] = {core_plugin(index): None}
-    refusals = []
-    for position, name in enumerate(names):
-        candidates = matching(index.plugins, name)
-        meant = tuple(plugin.distribution for plugin in candidates)
-        if not candidates:
-            refusals.append(_unknown(index, position, name))
-        elif len(candidates) > 1:
-            refusals.append(Refusal(position, _ambiguous(name, candidates), broken=True, meant=meant))
-        elif unmet := _unmet_requirement(candidates[0], core_version):
-            refusals.append(Refusal(position, unmet, broken=True, meant=meant))
-        else:
-            enabled[candidates[0]] = None
-    return Decision(tuple(enabled), tuple(refusals))
-
-
-def core_plugin(index: Index) -> InstalledPlugin:
-    """The core's own plugin, also when its metadata cannot be found (a source checkout that was not installed)."""
-    for plugin in index.plugins:
-        if plugin.distribution == CORE_DISTRIBUTION and plugin.name == "core":
-            return plugin
-    folder = Path(miles_core.__file__).parent
-    return InstalledPlugin(
-        name="core",
-        distribution=CORE_DISTRIBUTION,
-        version=miles_core.__version__,
-        module=CORE_MODULE,
-        location=str(folder),
-        editable=True,
-    )
-
-
-def matching(plugins: Iterable[InstalledPlugin], name: str) -> list[InstalledPlugin]:
-    """The plugins that a person may mean by `name`. An exact entry-point name comes before a distribution's."""
-    left, colon, right = name.partition(":")
-    if colon:
-        wanted = (normalise(left), normalise(right))
-        return [p for p in plugins if (p.distribution, normalise(p.name)) == wanted]
-    wanted_name = normalise(name)
-    by_name = [p for p in plugins if normalise(p.name) == wanted_name]
-    return by_name or [p for p in plugins if p.distribution == wanted_name]
-
-
-def _unknown(index: Index, position: int, name: str) -> Refusal:
-    shadowed = matching(index.shadowed, name)
-    if shadowed:
-        plugin = shadowed[0]
-        problem = Problem(
-            f"plugin {name!r} is installed ({plugin.distribution} {plugin.version}) but hidden by "
-            f"{plugin.shadowed_by}, which comes earlier on the import path",
-            mend="remove or refresh the earlier one",
+    @property
+    def refused(self) -> tuple[InstalledPlugin, ...]:
+        """Installed plugins that were asked for and may not be imported."""
+        return tuple(
+            each.plugin for each in self.verdicts if each.plugin is not None and each.problems and each not in self.off
         )
-        return Refusal(position, problem, meant=(plugin.distribution,))
-    short = normalise(name.partition(":")[0]).removeprefix(NAMING_CONVENTION)
-    nearest = difflib.get_close_matches(short, sorted({plugin.name for plugin in index.plugins}), n=1)
-    package = short if short.startswith("miles-") else NAMING_CONVENTION + short
-    install = f"install it: pip install {package}"
-    listed = ", ".join(sorted({plugin.name for plugin in index.plugins} - {"core"})) or "none"
-    problem = Problem(
-        f"plugin {name!r} is not installed; installed: {listed}",
-        mend=f"did you mean {nearest[0]!r}? Otherwise {install}" if nearest else install,
-    )
-    return Refusal(position, problem, meant=tuple(p.distribution for p in index.plugins if p.name in nearest))
+
+    @property
+    def off(self) -> tuple[Verdict, ...]:
+        """Plugins that a source would enable and a stronger one does not, and those that one blocks."""
+        return tuple(each for each in self.verdicts if each.status == DISABLED)
+
+    def verdict(self, plugin: InstalledPlugin) -> Verdict | None:
+        """What was decided about an installed plugin; None when no source mentions it."""
+        return next((each for each in self.verdicts if each.plugin == plugin), None)
 
 
-def _ambiguous(name: str, candidates: Sequence[InstalledPlugin]) -> Problem:
-    choices = [f"{p.distribution} {p.version} ({p.location})" for p in candidates]
-    names = " or ".join(f"{p.distribution}:{p.name}" for p in candidates)
-    return Problem(f"plugin {name!r} is provided by {' and by '.join(choices)}", mend=f"say which: {names}")
-
-
-def _unmet_requirement(plugin: InstalledPlugin, core_version: str) -> Problem | None:
-    """A `Requires-Dist: miles-core…` that the running core does not satisfy."""
-    stated = [line for line in plugin.requires if normalise(line).startswith(CORE_DISTRIBUTION)]
-    if not stated:
-        return None
-    from packaging.requirements import InvalidRequirement, Requirement  # only when a third party's plugin asks for it
-
-    for line in stated:
-        try:
-            requirement = Requirement(line)
-        except InvalidRequirement as error:
-            return Problem(
-                f"plugin {plugin.title} has an unreadable requirement {line!r}: {error}",
-                where=plugin.location,
-                mend=f"reinstall {plugin.distribution}",
-            )
-        if normalise(requirement.name) != CORE_DISTRIBUTION or (
-            requirement.marker and not requirement.marker.evaluate()
-        ):
+def decide(
+    index: Index,
+    names: Sequence[str] | PluginRequest,
+    core_version: str = miles_core.__version__,
+    known_bad: Mapping[str, tuple[str, str, str]] = KNOWN_BAD,
+) -> Decision:
+    """What a request enables. Plain `names` stand for a request of exactly these."""
+    request = names if isinstance(names, PluginRequest) else exactly(names, os.environ)
+    heard = _Hearing(index, request)
+    refusals = list(heard.refusals)
+    enabled: dict[InstalledPlugin, None] = {core_plugin(index): None}
+    verdicts: list[Verdict] = [heard.core_verdict()]
+    for plugin, wishes in heard.wishes.items():
+        ruling = ruled(wishes)
+        reasons = reasons_of(wishes, ruling)
+        if ruling.says != ENABLES:
+            verdicts.append(Verdict(plugin.name, plugin, DISABLED, reasons))
             continue
-        if not requirement.specifier.contains(core_version, prereleases=True):
-            return Problem(
-                f"plugin {plugin.title} needs {CORE_DISTRIBUTION}{requirement.specifier}, this is {core_version}",
-                where=plugin.location,
-                mend=f"pip install --upgrade {CORE_DISTRIBUTION} {plugin.distribution}",
-            )
-    return None
+        against = objections(plugin, index, core_version, known_bad, request.allowed)
+        meant = (plugin.distribution,)
+        refusals += [Refusal(ruling.position, each.problem, broken=True, meant=meant) for each in against]
+        if not against:
+            enabled[plugin] = None
+        status = against[0].status if against else ENABLED
+        verdicts.append(Verdict(plugin.name, plugin, status, reasons, tuple(each.problem for each in against)))
+    return Decision(tuple(enabled), tuple(_in_order(refusals)), (*verdicts, *heard.nobodies))
+
+
+def ruled(wishes: Sequence[Wish]) -> Wish:
+    """The wish that counts: the strongest source's; of one source's the block, else the first."""
+    return min(wishes, key=lambda wish: (LEVELS.index(wish.level), wish.says == ENABLES, wish.says == LEAVES_OUT))
+
+
+def _in_order(refusals: Sequence[Refusal]) -> list[Refusal]:
+    """Those of the recipe in its order, then the others."""
+    return sorted(refusals, key=lambda refusal: (refusal.position < 0, refusal.position))
+
+
+class _Hearing:
+    """Every wish, brought to the plugin that it means. What means none, or cannot tell which, is refused."""
+
+    def __init__(self, index: Index, request: PluginRequest) -> None:
+        self.index = index
+        self.request = request
+        self.wishes: dict[InstalledPlugin, list[Wish]] = {}
+        self.refusals: list[Refusal] = []
+        self.nobodies: list[Verdict] = []
+        self._core: list[Wish] = []
+        unsure = [wish for wish in request.wishes if not self._hear(wish)]
+        for plugin in index.plugins:
+            if request.beside and plugin.name == MILESFILE and not plugin.distribution:
+                self.wishes.setdefault(plugin, []).insert(0, Wish(RECIPE, plugin.summary, MILESFILE, ENABLES))
+        for wish in unsure:
+            self._settle(wish)
+        for plugin, said in self.wishes.items():
+            said += self._implied(plugin.name, said)
+        self._refuse_unknown(unsure)
+
+    def core_verdict(self) -> Verdict:
+        """The core is enabled whatever is said of it."""
+        core = core_plugin(self.index)
+        reasons = (Reason(CORE_DISTRIBUTION, "always", ENABLES, won=True), *reasons_of(self._core, None))
+        return Verdict(core.name, core, ENABLED, reasons)
+
+    def _hear(self, wish: Wish) -> bool:
+        """Whether it is clear whom the wish means. A block means everyone who answers to the name."""
+        found = matching(self.index.plugins, wish.name)
+        if wish.says == ENABLES and (wish.name == "core" or (found and all(map(is_core, found)))):
+            self._core.append(wish)
+            return True
+        if wish.says == BLOCKS and (wish.name == "core" or any(map(is_core, found))):
+            self._core.append(wish)
+            others = [f"no:{each.name}" for each in found if not is_core(each)]
+            mend = f"to block what else {wish.name} has: {' or '.join(others)}" if others else "leave it out"
+            self._refuse(wish, Problem("the core's own plugin cannot be blocked", self._place(wish), mend))
+            return True
+        if not found or (wish.says == ENABLES and len(found) > 1):
+            return False
+        for plugin in found:
+            self.wishes.setdefault(plugin, []).append(wish)
+        return True
+
+    def _settle(self, wish: Wish) -> None:
+        """A name of several plugins means those that are enabled by their full names elsewhere; else the only one that
+        nobody blocks; else nobody can tell."""
+        found = matching(self.index.plugins, wish.name)
+        if not found:
+            return
+        ruling = {plugin: ruled(self.wishes[plugin]) for plugin in found if plugin in self.wishes}
+        named = [plugin for plugin, one in ruling.items() if one.says == ENABLES]
+        meant = named or [plugin for plugin in found if plugin not in ruling]
+        void = ruled([wish, *self._implied(wish.name, [wish])]) is not wish
+        if named or len(meant) == 1 or void:
+            for plugin in meant:
+                self.wishes.setdefault(plugin, []).append(wish)
+        elif meant:
+            problem = naming.ambiguous(wish.name, meant, self._place(wish))
+            self._refuse(wish, problem, broken=True, meant=tuple(plugin.distribution for plugin in meant))
+            reasons = reasons_of([wish], None)
+            self.nobodies += [Verdict(plugin.name, plugin, CONFLICT, reasons, (problem,)) for plugin in meant]
+
+    def _implied(self, name: str, wishes: Sequence[Wish]) -> list[Wish]:
+        """What is said of a plugin without naming it."""
+        implied = []
+        if self.request.core_only:
+            implied.append(Wish(COMMAND_LINE, NO_PLUGINS, name, BLOCKS))
+        if self.request.replacing and not any(wish.level == ENVIRONMENT for wish in wishes):
+            implied.append(Wish(ENVIRONMENT, self.request.replacing, name, LEAVES_OUT))
+        return implied
+
+    def _refuse_unknown(self, unsure: Sequence[Wish]) -> None:
+        """Names that nothing installed answers to: each is refused, unless nothing would come of it."""
+        by_name: dict[str, list[Wish]] = {}
+        for wish in unsure:
+            if not matching(self.index.plugins, wish.name):
+                by_name.setdefault(short_name(wish.name), []).append(wish)
+        for wishes in by_name.values():
+            everything = [*wishes, *self._implied(wishes[0].name, wishes)]
+            ruling = ruled(everything)
+            problems = []
+            for wish in wishes:
+                if _is_void(wish, wishes, ruling):
+                    continue
+                problem = naming.unknown(self.index, wish.name, self._place(wish))
+                meant = tuple(each.distribution for each in naming.nearest(self.index, wish.name))
+                self._refuse(wish, problem, meant=meant)
+                problems.append(problem)
+            status = UNKNOWN if ruling.says == ENABLES else DISABLED
+            reasons = reasons_of(everything, ruling)
+            self.nobodies.append(Verdict(wishes[0].name, None, status, reasons, tuple(problems)))
+
+    def _refuse(self, wish: Wish, problem: Problem, *, broken: bool = False, meant: tuple[str, ...] = ()) -> None:
+        self.refusals.append(Refusal(wish.position, problem, broken, meant))
+
+    def _place(self, wish: Wish) -> str:
+        """A recipe's place is told by the list of its faults."""
+        return "" if wish.level == RECIPE else wish.where
+
+
+def _is_void(wish: Wish, wishes: Sequence[Wish], ruling: Wish) -> bool:
+    """Whether it does not matter that nothing of this name is installed: a stronger source decides against it, it
+    blocks what a weaker one enables, or it is a standing block (a project's, or of a milesfile)."""
+    strength = LEVELS.index
+    if wish.says == ENABLES:
+        return ruling.says != ENABLES and strength(ruling.level) < strength(wish.level)
+    weaker = any(each.says == ENABLES and strength(each.level) > strength(wish.level) for each in wishes)
+    return weaker or wish.level not in (COMMAND_LINE, ENVIRONMENT) or short_name(wish.name) == MILESFILE

@@ -76,7 +76,7 @@ def _packaged(index: Index) -> list[RecipeEntry]:
         for plugin in index.plugins
         if plugin.distribution == CORE_DISTRIBUTION or any(each.startswith("recipe.") for each in plugin.provides)
     )
-    registry = open_registry(None, Index(providers))
+    registry = open_registry(None, index._replace(plugins=providers))
     for plugin in registry.failed:
         log.warning("plugin %s does not load, its recipes are not listed; miles plugins show says why", plugin.title)
     entries = []

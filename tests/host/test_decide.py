@@ -74,8 +74,7 @@ def test_two_distributions_with_one_name_are_ambiguous_until_one_is_named() -> N
 def test_an_unmet_requirement_is_said_with_both_versions(requirement: str) -> None:
     refusal = decide(index(plugin("math", requires=("numpy", requirement))), ["math"], core_version="0.1.0").refusals[0]
     assert refusal.broken
-    assert "math (miles-plugin-math 1.0) needs miles-core" in refusal.problem.what
-    assert "this is 0.1.0" in refusal.problem.what
+    assert f"math (miles-plugin-math 1.0) needs {requirement}, this is miles-core 0.1.0" in refusal.problem.what
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_a_met_or_foreign_requirement_is_no_fault(requirement: str) -> None:
 
 def test_an_unreadable_requirement_is_a_fault_of_the_plugin() -> None:
     refusal = decide(index(plugin("math", requires=("miles-core>>>1",))), ["math"]).refusals[0]
-    assert refusal.broken and "unreadable requirement" in refusal.problem.what
+    assert refusal.broken and "the requirement 'miles-core>>>1' cannot be read" in refusal.problem.what
 
 
 def test_all_faults_come_at_once_with_their_place_in_the_list() -> None:
