@@ -1,69 +1,117 @@
-"""`miles plugins show`: one plugin, loaded under guard, with what it registers."""
+"""`miles plugins show`: one plugin, loaded in a process of its own, with all that it offers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from miles_core.cli.output import remark, say, say_json, table
-from miles_core.cli.plugin_list import plugin_facts
-from miles_core.contracts.component import KINDS
+from miles_core.cli.plugin_list import plugin_json, project_choices
 from miles_core.errors import EXIT_DONE, EXIT_PLUGIN, PluginError, Problem, RequestError
-from miles_core.host.activate import activate
-from miles_core.host.decide import decide, matching
-from miles_core.host.registry import Registered
-from miles_core.host.scan import InstalledPlugin, scan
+from miles_core.host.decide import matching
+from miles_core.host.facts import BROKEN, INCOMPATIBLE, SHADOWED, Facts, facts_of
+from miles_core.host.probe import Probe, probe
+from miles_core.host.scan import Index, scan
 
 
 def show_plugin(name: str, *, as_json: bool) -> int:
     """Print it. A plugin that does not load is shown with the reason, and the exit code says so.
 
-    Raises RequestError when it is not installed, PluginError when it is ambiguous or made for another core.
+    Raises RequestError when it is not installed, PluginError when several distributions provide it.
     """
     index = scan()
-    decision = decide(index, [name])
-    if decision.refusals:
-        broken = all(refusal.broken for refusal in decision.refusals)
-        raise (PluginError if broken else RequestError)([refusal.problem for refusal in decision.refusals])
-    plugin = matching(decision.enabled, name)[0]
-    registry, problems = activate(index, decision)
-    components = [each for kind in KINDS for each in registry.components(kind) if each.plugin == plugin]
+    row = find_plugin(index, name, facts_of(index, project_choices(index)))
+    seen = probe(row.plugin) if row.plugin.module and row.status != SHADOWED else Probe()
+    problems = [*_standing(row), *seen.problems]
     if as_json:
-        say_json(_facts(plugin, components, problems))
+        say_json(
+            {
+                **plugin_json(row),
+                "healthy": not problems,
+                "problems": [problem.to_json() for problem in problems],
+                "import_ms": seen.import_ms,
+                "imports": dict(seen.modules),
+                "heavy_imports": list(seen.heavy),
+                "components": list(seen.components),
+                "hooks": list(seen.hooks),
+            }
+        )
     else:
-        _say_page(plugin, components)
+        _say_page(row, seen)
     for problem in problems:
         remark(f"error: {problem}")
     return EXIT_PLUGIN if problems else EXIT_DONE
 
 
-def _facts(plugin: InstalledPlugin, components: Sequence[Registered], problems: Sequence[Problem]) -> dict[str, object]:
-    return {
-        **plugin_facts(plugin),
-        "healthy": not problems,
-        "problems": [problem.to_json() for problem in problems],
-        "components": [
-            {
-                "kind": each.kind,
-                "name": each.component.name,
-                "summary": each.component.summary,
-                "factory": each.component.factory,
-                "options": each.component.options,
-                "capabilities": sorted(each.component.capabilities),
-            }
-            for each in components
-        ],
-    }
+def find_plugin(index: Index, name: str, rows: Sequence[Facts]) -> Facts:
+    """The row of the plugin that `name` means: one that can be used, else a broken one, else a shadowed one."""
+    for candidates in (index.plugins, [row.plugin for row in rows], index.shadowed):
+        found = matching(candidates, name)
+        if len(found) == 1:
+            return next(row for row in rows if row.plugin == found[0])
+        if found:
+            from miles_core.host.names import ambiguous
+
+            raise PluginError([ambiguous(name, found)])
+    from miles_core.host.names import unknown
+
+    raise RequestError([unknown(index, name)])
 
 
-def _say_page(plugin: InstalledPlugin, components: Sequence[Registered]) -> None:
-    say(f"plugin        {plugin.name}")
-    say(f"distribution  {plugin.distribution} {plugin.version}{' (editable)' if plugin.editable else ''}")
-    say(f"summary       {plugin.summary}")
-    say(f"module        {plugin.module}")
-    say(f"location      {plugin.location}")
-    always = [line for line in plugin.requires if "extra ==" not in line]
-    say(f"requires      {', '.join(always) or 'nothing'}")
-    if components:
+def _standing(row: Facts) -> list[Problem]:
+    """What its metadata alone says against it."""
+    if row.status not in (BROKEN, INCOMPATIBLE, SHADOWED):
+        return []
+    mend = f"pip install --upgrade {row.plugin.distribution}"
+    if row.status == SHADOWED:
+        mend = "remove or refresh the one that comes earlier on the import path"
+    return [Problem(f"plugin {row.plugin.title} is {row.status}: {row.error}", row.plugin.location, mend)]
+
+
+def _say_page(row: Facts, seen: Probe) -> None:
+    plugin, checked = row.plugin, row.checked
+    took = "did not end" if seen.import_ms is None else f"{seen.import_ms:.0f} ms over the core"
+    heavy = f"; brings in {', '.join(seen.heavy)}" if seen.heavy else ""
+    lines = [
+        ("plugin", plugin.name),
+        ("distribution", f"{plugin.distribution} {plugin.version}{' (editable)' if plugin.editable else ''}"),
+        ("status", row.status),
+        ("summary", plugin.summary),
+        ("module", plugin.module),
+        ("location", plugin.location),
+        ("homepage", plugin.homepage),
+        ("issues", plugin.issues),
+        ("requires", ", ".join(_requirement(state) for state in row.requirements) or "nothing"),
+        ("hook API", plugin.hook_api),
+        ("grade", checked.label if checked else "never checked"),
+        ("import", f"{took}{heavy}"),
+    ]
+    for label, value in lines:
+        if value:
+            say(f"{label:14}{value}")
+    for component in seen.components:
+        _say_component(component, checked.evidence if checked and checked.current else {})
+    if seen.hooks:
         say("")
-        rows = [(f"{each.kind}.{each.component.name}", each.component.summary) for each in components]
-        table(("component", "summary"), rows)
+        table(("hook", "where"), [(hook["hook"], hook["where"]) for hook in seen.hooks])
+
+
+def _requirement(state: Any) -> str:
+    return state.requirement if state.ok else f"{state.requirement} (not met: {state.fault})"
+
+
+def _say_component(component: Mapping[str, Any], evidence: Mapping[str, str]) -> None:
+    name = f"{component['kind']}.{component['name']}"
+    level = evidence.get(name)
+    say("")
+    say(f"{name}: {component['summary']}" if component["summary"] else name)
+    if level:
+        say(f"  evidence      {level}")
+    if component["capabilities"]:
+        say(f"  capabilities  {', '.join(component['capabilities'])}")
+    if component["example"]:
+        say(f"  example       {component['example']}")
+    for option in component["options"]:
+        value = "required" if option["required"] else f"default {option['default']!r}"
+        text = f"; {option['description']}" if option["description"] else ""
+        say(f"  {option['name']:24}{option['type']}, {value}{text}")

@@ -48,9 +48,10 @@ def check_requirement(line: str, versions: Mapping[str, str]) -> RequirementStat
     clauses = _CLAUSE.findall(plain.group(2))
     if not clauses or not installed:
         return RequirementState(line, name, installed, True)
-    if not _RELEASE.match(installed):
+    here = installed.partition("+")[0]  # a build's label (2.1+cpu) does not count against plain versions
+    if not _RELEASE.match(here):
         return _by_packaging(line, versions)
-    if all(_holds(operator, _release(installed), _release(version)) for operator, version in clauses):
+    if all(_holds(operator, _release(here), _release(version)) for operator, version in clauses):
         return RequirementState(line, name, installed, True)
     return _unmet(line, name, installed)
 
