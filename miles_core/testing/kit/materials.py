@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-TASKS, HELD_OUT, RUN = "tasks.jsonl", "held_out.jsonl", "run"
-"""Names that an example may use: eight tasks, four others, and a run that saved groups."""
+TASKS, HELD_OUT, RUN, MODEL = "tasks.jsonl", "held_out.jsonl", "run", "model"
+"""Names that an example may use: eight tasks, four others, a run that saved eight groups, a Hugging Face directory."""
 
 
 @contextlib.contextmanager
@@ -26,12 +26,22 @@ def workplace(folder: Path, example: Mapping[str, Any]) -> Iterator[None]:
 
 
 def lay_out(folder: Path, example: Mapping[str, Any]) -> None:
-    """Write the files; the run only when the example asks for it."""
+    """Write the files; the run and the model only when the example asks for them."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / TASKS, "train", 8)
     _write(folder / HELD_OUT, "held", 4)
-    if RUN in example.values():
+    if _names(example, RUN):
         _save_run(folder / RUN)
+    if _names(example, MODEL):
+        from miles_core.testing.fakes.tiny_model import tiny_model
+
+        tiny_model(folder / MODEL)
+
+
+def _names(value: Any, name: str) -> bool:
+    if isinstance(value, Mapping):
+        return any(_names(each, name) for each in value.values())
+    return bool(value == name)
 
 
 def _write(file: Path, prefix: str, count: int) -> None:

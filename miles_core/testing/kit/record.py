@@ -14,7 +14,7 @@ from miles_core.hookspecs import HOOK_API_VERSION
 from miles_core.host.decide import CORE_DISTRIBUTION
 from miles_core.host.scan import InstalledPlugin
 from miles_core.testing.kit.grades import Report
-from miles_core.testing.kit.source import RECORD_NAME, package_folder
+from miles_core.testing.kit.source import RECORD_NAME, own_files, package_folder
 
 FORMAT = 1
 SKIPPED_FOLDERS = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache"})
@@ -86,7 +86,7 @@ def code_digest(plugin: InstalledPlugin, components: tuple[Component, ...] = ())
     if folder is None:
         return ""
     shared = plugin.distribution == CORE_DISTRIBUTION and folder.name == "miles_core"
-    files = _named(plugin, components, folder) if shared else sorted(_all(folder))
+    files = own_files(plugin, components) if shared else sorted(_all(folder))
     digest = hashlib.sha256()
     for file in files:
         content = file.read_bytes()
@@ -104,10 +104,3 @@ def _all(folder: Path) -> list[Path]:
         and file.suffix != ".pyc"
         and not SKIPPED_FOLDERS.intersection(file.relative_to(folder).parts)
     ]
-
-
-def _named(plugin: InstalledPlugin, components: tuple[Component, ...], folder: Path) -> list[Path]:
-    paths = [plugin.module, *(path for each in components for path in (each.factory, each.options))]
-    modules = {path.partition(":")[0] for path in paths}
-    files = [folder.parent.joinpath(*module.split(".")).with_suffix(".py") for module in modules]
-    return sorted(file for file in files if file.is_file() and file.is_relative_to(folder))

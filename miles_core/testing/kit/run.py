@@ -39,8 +39,9 @@ from miles_core.testing.kit.subject import ComponentSubject, PluginSubject
 from miles_core.testing.kit.timing import Hung, limited
 
 CHECK_SECONDS = 60.0
-GATES = ("component/options-model", "component/builds-in-a-worker")
-"""Who does not pass these is not tried further: the failure is one, and the process stays whole."""
+VALID, BUILDS = "component/options-model", "component/builds-in-a-worker"
+"""Who does not pass these is not tried further: the failure is one, and this process stays whole."""
+PROTOCOL = "component/keeps-the-protocol"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class Examination:
     registry: Registry
     source: Path | None
     seconds: float = CHECK_SECONDS
-    _shut: dict[str, str] = field(default_factory=dict)
+    _stopped_by: dict[str, str] = field(default_factory=dict)
 
     @property
     def components(self) -> tuple[Registered, ...]:
@@ -87,8 +88,8 @@ class Examination:
 
     def attempt(self, trial: Trial) -> Finding:
         """Try it in a fresh folder. Only Ctrl-C passes; what the plugin prints goes to standard error."""
-        if trial.component in self._shut and trial.check.id not in GATES:
-            return Finding(trial.check, trial.component, CheckResult.SKIPPED, self._shut[trial.component])
+        if failed := self._stopped(trial):
+            return Finding(trial.check, trial.component, CheckResult.SKIPPED, f"not tried, since {failed} failed")
         started = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="miles-kit-") as scratch, contextlib.redirect_stdout(sys.stderr):
             folder = Path(scratch) / "folder"
@@ -96,13 +97,20 @@ class Examination:
             with workplace(Path(scratch) / "here", trial.example):
                 result, detail, mend = self._try(trial, folder)
         finding = Finding(trial.check, trial.component, result, detail, mend, time.perf_counter() - started)
-        if trial.check.id in GATES and result is CheckResult.FAILED:
-            self._shut[trial.component] = f"not tried, since {trial.check.id} failed"
+        if trial.check.id in (VALID, BUILDS) and result is CheckResult.FAILED:
+            self._stopped_by[trial.component] = trial.check.id
         return finding
 
     def report(self, findings: tuple[Finding, ...]) -> Report:
         names = tuple(f"{each.kind}.{each.component.name}" for each in self.components)
         return Report(self.plugin, names, findings, records_of_runs(package_folder(self.plugin)))
+
+    def _stopped(self, trial: Trial) -> str:
+        """The failed check without which this one makes no sense; "" when there is none."""
+        failed = self._stopped_by.get(trial.component, "")
+        needs_object = trial.check.kind != EVERY_KIND or trial.check.id == PROTOCOL
+        concerned = failed == VALID or needs_object
+        return failed if concerned and trial.check.id != failed else ""
 
     def _try(self, trial: Trial, folder: Path) -> tuple[CheckResult, str, str]:
         try:
@@ -190,7 +198,8 @@ def _named(target: str, index: Index) -> list[InstalledPlugin]:
 
 
 def _gates_first(check: Check) -> int:
-    return GATES.index(check.id) if check.id in GATES else len(GATES)
+    gates = (VALID, BUILDS, PROTOCOL)
+    return gates.index(check.id) if check.id in gates else len(gates)
 
 
 def _qualified(plugin: InstalledPlugin) -> str:

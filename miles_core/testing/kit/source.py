@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from miles_core.contracts.component import Component
 from miles_core.errors import RequestError
+from miles_core.host.decide import CORE_DISTRIBUTION
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import Index, InstalledPlugin
 
@@ -82,6 +84,20 @@ def python_files(folder: Path) -> Iterator[Path]:
         inside = file.relative_to(folder).parts
         if "__pycache__" not in inside and "tests" not in inside:
             yield file
+
+
+def own_files(plugin: InstalledPlugin, components: Iterable[Component]) -> list[Path]:
+    """The Python files that are the plugin's. The core's own plugin shares its package with the host: its files are
+    those that it names."""
+    folder = package_folder(plugin)
+    if folder is None:
+        return []
+    if plugin.distribution != CORE_DISTRIBUTION or folder.name != "miles_core":
+        return list(python_files(folder))
+    paths = [plugin.module, *(path for each in components for path in (each.factory, each.options))]
+    modules = {path.partition(":")[0] for path in paths}
+    files = [folder.parent.joinpath(*module.split(".")).with_suffix(".py") for module in modules]
+    return sorted(file for file in files if file.is_file() and file.is_relative_to(folder))
 
 
 def records_of_runs(folder: Path | None) -> frozenset[str]:
