@@ -19,9 +19,7 @@ from typing import Any
 import pluggy
 
 from miles_core.contracts.component import Component
-
-HOOK_API_VERSION = "1.0"
-"""Minor: a hook or an argument was added. Major: one was removed or changed its meaning."""
+from miles_core.contracts.hook_api import HOOK_API_VERSION as HOOK_API_VERSION
 
 hookspec = pluggy.HookspecMarker("miles")
 hookimpl = pluggy.HookimplMarker("miles")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from miles_core.cli.output import flush, remark, say, say_json, table
-from miles_core.host.facts import ENABLED, SHADOWED, Facts, facts_of
+from miles_core.host.facts import ENABLED, SHADOWED, Choice, Facts, facts_of, is_core
 from miles_core.host.scan import Index, InstalledPlugin, scan
 from miles_core.host.source import head_commit, record_hash, source_folder
 
@@ -19,7 +20,7 @@ def list_plugins(
     for warning in index.warnings:
         remark(f"warning: {warning}")
     if enabled:
-        rows = tuple(row for row in rows if row.status == ENABLED)
+        rows = tuple(row for row in rows if row.status == ENABLED and not is_core(row.plugin))
     if requirements:
         lines = requirement_lines(rows)
         if as_json:
@@ -36,14 +37,38 @@ def list_plugins(
             }
         )
     else:
-        _say_table(rows, everything)
+        _say_table(rows, everything, "no plugin is enabled" if enabled else "no plugin is installed")
     flush()
     return 0
 
 
-def project_choices(_index: Index) -> Mapping[str, str]:
-    """What this folder's miles.toml and MILES_PLUGINS say: `distribution:name` -> enabled or disabled."""
-    return {}
+def project_choices(index: Index) -> Mapping[str, Choice]:
+    """What this folder's miles.toml and MILES_PLUGINS come to: `distribution:name` -> what was decided.
+
+    Deciding costs more than the rest of a listing, so it is left out where nobody says anything.
+    """
+    said = {"MILES_PLUGINS", "MILES_PLUGINS_ALLOWED"} & os.environ.keys()
+    if not said and not os.path.exists("miles.toml"):  # noqa: PTH110 (pathlib costs start-up)
+        return {}
+    from pathlib import Path
+
+    from miles_core.errors import MilesError
+    from miles_core.host.decide import decide
+    from miles_core.host.request import read_request
+
+    try:
+        request = read_request((), no_plugins=False, environ=os.environ, folder=Path.cwd())
+    except MilesError as error:
+        for problem in error.problems:
+            remark(f"warning: {problem}")
+        return {}
+    return {
+        f"{verdict.plugin.distribution}:{verdict.plugin.name}": Choice(
+            verdict.status, "; ".join(problem.what for problem in verdict.problems)
+        )
+        for verdict in decide(index, request).verdicts
+        if verdict.plugin is not None
+    }
 
 
 def requirement_lines(rows: Sequence[Facts]) -> list[str]:
@@ -95,10 +120,10 @@ def plugin_json(row: Facts) -> dict[str, object]:
     }
 
 
-def _say_table(rows: Sequence[Facts], everything: bool) -> None:
+def _say_table(rows: Sequence[Facts], everything: bool, otherwise: str) -> None:
     shown = [row for row in rows if everything or row.status != SHADOWED]
     if not shown:
-        say("no plugin is enabled" if rows else "no plugin is installed")
+        say(otherwise)
         return
     head = ["plugin", "distribution", "version", "status", "grade", "evidence", *(["installed"] if everything else [])]
     cells = [

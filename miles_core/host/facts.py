@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from miles_core.contracts.hook_api import HOOK_API_VERSION, keeps
 from miles_core.host.needs import RequirementState, check_requirements
 from miles_core.host.scan import Damage, Index, InstalledPlugin
 from miles_core.host.source import RECORD_OF_CHECKS, package_folder
@@ -46,6 +47,13 @@ class Checked(NamedTuple):
         return next(iter(counts), "") if len(counts) < 2 else ", ".join(f"{n} {level}" for level, n in counts.items())
 
 
+class Choice(NamedTuple):
+    """What the decision says of a plugin here: a status, and why when it may not be imported."""
+
+    status: str
+    error: str = ""
+
+
 class Facts(NamedTuple):
     """One row of a listing. `error` says why it is broken or incompatible; `shadows` are locations that it hides."""
 
@@ -57,9 +65,9 @@ class Facts(NamedTuple):
     shadows: tuple[str, ...] = ()
 
 
-def facts_of(index: Index, choices: Mapping[str, str]) -> tuple[Facts, ...]:
-    """Every plugin, the broken and the shadowed ones too. `choices` says of `distribution:name` whether it is enabled
-    or disabled here."""
+def facts_of(index: Index, choices: Mapping[str, Choice]) -> tuple[Facts, ...]:
+    """Every plugin, the broken and the shadowed ones too. `choices` says of `distribution:name` what was decided
+    about it here."""
     rows = [_facts(plugin, index, choices) for plugin in index.plugins]
     known = {plugin.distribution for plugin in index.plugins}
     rows += [_broken(damage) for damage in index.damaged if damage.plugin and damage.distribution not in known]
@@ -67,19 +75,33 @@ def facts_of(index: Index, choices: Mapping[str, str]) -> tuple[Facts, ...]:
     return (*sorted(rows, key=lambda row: (row.plugin.distribution, row.plugin.name)), *hidden)
 
 
-def _facts(plugin: InstalledPlugin, index: Index, choices: Mapping[str, str]) -> Facts:
+def _facts(plugin: InstalledPlugin, index: Index, choices: Mapping[str, Choice]) -> Facts:
     requirements = check_requirements(plugin.requires, index.versions)
     unmet = [state for state in requirements if not state.ok]
-    status = choices.get(f"{plugin.distribution}:{plugin.name}", INSTALLED)
+    unasked = Choice(ENABLED if is_core(plugin) else INSTALLED)
+    choice = choices.get(f"{plugin.distribution}:{plugin.name}", unasked)
+    status = choice.status
+    hook_api = _hook_api_fault(plugin)
     if any(state.installed is None for state in unmet):
         status = BROKEN
-    elif unmet:
+    elif unmet or hook_api:
         status = INCOMPATIBLE
-    faults = [str(damage) for damage in index.damaged if damage.location == plugin.location]
+    damages = [str(damage) for damage in index.damaged if damage.location == plugin.location]
     checked, fault = read_checked(plugin)
-    error = "; ".join([*(state.fault for state in unmet), *faults, *([fault] if fault else [])])
+    faults = [*(state.fault for state in unmet), hook_api, *damages, fault]
+    error = "; ".join(each for each in faults if each) or choice.error
     shadows = tuple(each.location for each in index.shadowed if each.shadowed_by == plugin.location)
     return Facts(plugin, status, error, requirements, checked, shadows)
+
+
+def is_core(plugin: InstalledPlugin) -> bool:
+    """The core's own plugin, which is enabled whatever anybody says."""
+    return (plugin.distribution, plugin.name) == ("miles-core", "core")
+
+
+def _hook_api_fault(plugin: InstalledPlugin) -> str:
+    declared = plugin.hook_api or "1.0"
+    return "" if keeps(declared) else f"was written for hook API {declared}, this host has {HOOK_API_VERSION}"
 
 
 def _broken(damage: Damage) -> Facts:
