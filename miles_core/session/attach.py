@@ -1,0 +1,102 @@
+"""Where a request attaches to the tree. A policy decides, and says which nodes are trained on at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
+from typing import Protocol
+
+from miles_core.contracts.engine import Finish
+from miles_core.contracts.rollout import Matcher
+from miles_core.session.faults import SessionFault
+from miles_core.session.matching import difference
+from miles_core.session.tree import Node, Tree
+from miles_core.types.task import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A request's place: it goes on after `parent` (None: from the beginning) with the messages `added`."""
+
+    parent: Node | None
+    added: tuple[Message, ...]
+
+
+class Policy(Protocol):
+    """What a harness may do with its history."""
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether calls may be in flight side by side."""
+        ...
+
+    def attach(self, tree: Tree, messages: tuple[Message, ...], matcher: Matcher) -> Attachment:
+        """Raises SessionFault (409) that says at which message history diverged and how."""
+        ...
+
+    def kept(self, tree: Tree) -> tuple[Node, ...]:
+        """The leaves that are trained on."""
+        ...
+
+
+class Linear:
+    """Only the tail may grow, and the last turn may be asked again with the same messages: the turn that is replaced
+    stays in the tree and is not trained on."""
+
+    concurrent = False
+
+    def attach(self, tree: Tree, messages: tuple[Message, ...], matcher: Matcher) -> Attachment:
+        tip = tree.newest
+        if tip is None:
+            return Attachment(None, messages)
+        stored = tip.messages
+        same = matching_prefix(stored, messages, matcher)
+        if same == len(stored):
+            refuse_truncated(tip)
+            return Attachment(tip, messages[same:])
+        if same == len(messages) == len(stored) - 1:
+            return Attachment(tip.parent, tip.added)
+        raise _diverged(stored, messages, same)
+
+    def kept(self, tree: Tree) -> tuple[Node, ...]:
+        return () if tree.newest is None else (tree.newest,)
+
+
+POLICIES: dict[str, type[Policy]] = {"linear": Linear}
+
+
+def matching_prefix(stored: Several[Message], replayed: Several[Message], matcher: Matcher) -> int:
+    """How many messages from the beginning match."""
+    for place, (ours, theirs) in enumerate(zip(stored, replayed, strict=False)):
+        if not matcher.matches(ours, theirs):
+            return place
+    return min(len(stored), len(replayed))
+
+
+def refuse_truncated(node: Node) -> None:
+    """A turn that was cut by its token limit has no end that one could go on from."""
+    if node.sampled.finish is Finish.LENGTH:
+        raise SessionFault(
+            409,
+            "turn_truncated",
+            f"turn {node.turn} was cut after {len(node.sampled.tokens)} tokens (finish_reason `length`), "
+            "and a cut turn cannot be continued",
+            mend="ask the same turn again, or end the episode",
+        )
+
+
+def _diverged(stored: Several[Message], messages: Several[Message], same: int) -> SessionFault:
+    if same < len(messages) and same < len(stored):
+        role = messages[same]["role"]
+        what = f"history diverged at message {same} ({role}): {difference(stored[same], messages[same])}"
+    else:
+        what = (
+            f"history was cut: the request ends after message {len(messages) - 1}, "
+            f"and the session already has {len(stored)} messages"
+        )
+    return SessionFault(
+        409,
+        "history_diverged",
+        what,
+        mend="a linear session only grows at its end: replay every message as it was sent and received",
+    )

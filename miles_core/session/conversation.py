@@ -1,0 +1,143 @@
+"""One conversation, pure: where a request attaches, which tokens go to the engine, what its answer becomes.
+
+`prepare` and `commit` stand before and after the engine's call and do no I/O. Nothing changes before `commit`, so a
+call that fails, is aborted or is given up leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from miles_core.contracts.engine import Finish, GenerateRequest, GenerateResult
+from miles_core.contracts.model import Renderer
+from miles_core.contracts.rollout import Matcher
+from miles_core.errors import PluginError
+from miles_core.session.attach import Policy
+from miles_core.session.faults import SessionFault, bad_request
+from miles_core.session.messages import normal
+from miles_core.session.tree import Node, Sampled, Tree
+from miles_core.types.sequence import TokenArray
+from miles_core.types.task import Message
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """A turn that is ready to be sampled. `tokens` is the whole prompt; `bridge` its part after the parent; `again`
+    how many turns were committed at this place before."""
+
+    parent: Node | None
+    added: tuple[Message, ...]
+    bridge: TokenArray
+    tokens: TokenArray
+    again: int
+
+    @property
+    def turn(self) -> int:
+        return 0 if self.parent is None else self.parent.turn + 1
+
+
+class Conversation:
+    """The tree of one session, with who reads and writes tokens and who decides what may attach."""
+
+    def __init__(self, renderer: Renderer, policy: Policy, matcher: Matcher, max_nodes: int) -> None:
+        self.tree = Tree()
+        self.policy = policy
+        self._renderer = renderer
+        self._matcher = matcher
+        self._max_nodes = max_nodes
+
+    def prepare(self, messages: tuple[Message, ...]) -> Pending:
+        """The prompt of a request's messages (in normal form). Only what the request adds is tokenized.
+
+        Raises SessionFault: 409 when the history diverged or the session is full, 400 for messages that the model's
+        format cannot express.
+        """
+        if len(self.tree) >= self._max_nodes:
+            raise SessionFault(409, "session_full", f"the session has {len(self.tree)} turns, which is its limit")
+        place = self.policy.attach(self.tree, messages, self._matcher)
+        again = len(self.tree.children(place.parent))
+        if place.parent is None:
+            prompt = self._tokens(lambda: self._renderer.render(place.added))
+            return Pending(None, place.added, prompt, prompt, again)
+        before = place.parent.tokens
+        bridge = self._tokens(lambda: self._renderer.bridge(before, place.added))
+        return Pending(place.parent, place.added, bridge, np.concatenate([before, bridge]), again)
+
+    def commit(self, pending: Pending, request: GenerateRequest, result: GenerateResult) -> Node:
+        """Keep what was sampled. Raises PluginError when the engine's answer contradicts itself or the request, and
+        SessionFault (503) when it was aborted; nothing is kept then."""
+        if result.finish is Finish.ABORT:
+            what = f"the engine aborted the turn after {len(result.tokens)} tokens"
+            raise SessionFault(503, "generation_aborted", what, mend="nothing of it was kept: ask again", retry=True)
+        if faults := _contradictions(pending, request, result):
+            raise PluginError(
+                f"engine {result.engine!r} broke its contract: {'; '.join(faults)}",
+                where=f"request {request.id}",
+                mend="see contracts.engine.GenerateResult",
+            )
+        sampled = Sampled(
+            request=request.id,
+            engine=result.engine,
+            tokens=result.tokens,
+            logprobs=result.logprobs,
+            spans=result.spans,
+            finish=result.finish,
+            temperature=request.sampling.temperature,
+            cached_tokens=result.cached_tokens,
+            routing=result.routing,
+        )
+        return self.tree.append(pending.parent, pending.added, pending.bridge, sampled, self._reply(result.tokens))
+
+    def _reply(self, tokens: TokenArray) -> Message:
+        try:
+            return normal({**self._renderer.parse(tokens).message, "role": "assistant"})
+        except Exception as error:  # a renderer is a plugin; sampled tokens are no reason to fail
+            raise PluginError(
+                f"the renderer cannot parse sampled tokens: {type(error).__name__}: {error}",
+                mend="`Renderer.parse` gives a message for any tokens",
+            ) from error
+
+    def _tokens(self, make: Callable[[], TokenArray]) -> TokenArray:
+        try:
+            tokens = make()
+        except ValueError as error:
+            raise bad_request(f"the model's chat format cannot express this: {error}", code="not_renderable") from error
+        except Exception as error:
+            raise PluginError(f"the renderer failed: {type(error).__name__}: {error}") from error
+        if not len(tokens):
+            raise bad_request("the messages are not a single token", code="not_renderable")
+        return tokens
+
+
+def _contradictions(pending: Pending, request: GenerateRequest, result: GenerateResult) -> list[str]:
+    """What is wrong with an engine's answer."""
+    for name, array, dtype in (("tokens", result.tokens, np.int32), ("logprobs", result.logprobs, np.float32)):
+        if not (isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == 1):
+            return [f"`{name}` is {getattr(array, 'dtype', type(array).__name__)}, expected {np.dtype(dtype)} [m]"]
+    count, sampling = len(result.tokens), request.sampling
+    found = []
+    if not 1 <= count <= sampling.max_new_tokens:
+        found.append(f"{count} tokens where 1 to {sampling.max_new_tokens} were asked for")
+    if len(result.logprobs) != count:
+        found.append(f"{len(result.logprobs)} log-probs for {count} tokens")
+    elif count and not (np.isfinite(result.logprobs).all() and (result.logprobs <= 0).all()):
+        found.append("a log-prob that is above 0 or not finite")
+    if count and int(result.tokens.min()) < 0:
+        found.append("a negative token id")
+    edges = [0, *(span.stop for span in result.spans)]
+    if [span.start for span in result.spans] != edges[:-1] or edges[-1] != count:
+        found.append(f"version spans that do not cover its {count} tokens in order")
+    versions = [span.version for span in result.spans]
+    oldest = pending.parent.sampled.spans[-1].version if pending.parent is not None else 1
+    if any(later < earlier for earlier, later in zip([oldest, *versions], versions, strict=False)):
+        found.append(f"weight versions {versions} after version {oldest}: they never go back")
+    stops = {*sampling.stop_tokens}
+    if result.finish is Finish.STOP and count and stops and int(result.tokens[-1]) not in stops:
+        found.append(f"finish `stop` on token {int(result.tokens[-1])}, which is no stop token")
+    known = pending.parent is None or (pending.parent.sampled.routing is None) == (result.routing is None)
+    if not known or (result.routing is not None and len(result.routing) != len(pending.tokens) + count - 1):
+        found.append("routing for some tokens of the conversation and not for others")
+    return found

@@ -1,0 +1,202 @@
+"""The OpenAI chat dialect: bodies of `POST /v1/chat/completions` to calls and back. Pure.
+
+docs/sessions.md lists what becomes of each key. Unknown keys are ignored; keys that are known, change what is sampled
+and cannot be honoured are refused when the agent would break without them (`stop`, `tools`, `n`, `response_format`) and
+counted otherwise (`top_p`, penalties).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from miles_core.contracts.engine import Finish
+from miles_core.session.faults import SessionFault, bad_request
+from miles_core.session.messages import read_messages
+from miles_core.session.session import ChatReply, ChatRequest
+
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "top_p": (1,),
+    "top_k": (0, -1),
+    "min_p": (0,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "repetition_penalty": (1,),
+    "logit_bias": ({},),
+    "reasoning_effort": (),
+    "chat_template_kwargs": ({},),
+}
+"""Keys that are not honoured -> values that ask for nothing. Any other value is counted as ignored."""
+
+ERROR_TYPES = {401: "authentication_error", 409: "conflict_error", 429: "rate_limit_error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the client wants its answer."""
+
+    model: str
+    stream: bool
+    usage_chunk: bool
+    logprobs: bool
+    tokens_as_ids: bool
+    token_ids: bool
+
+
+def read_body(body: Mapping[str, Any], served_model: str) -> tuple[ChatRequest, Shape]:
+    """Raises SessionFault (400) that names the key."""
+    _refuse_unsupported(body)
+    limits = [_integer(body, key, 1) for key in ("max_tokens", "max_completion_tokens")]
+    request = ChatRequest(
+        messages=read_messages(body.get("messages")),
+        max_new_tokens=min((limit for limit in limits if limit is not None), default=None),
+        temperature=_temperature(body),
+        seed=_integer(body, "seed", None),
+        ignored=tuple(
+            key for key, neutral in NEUTRAL.items() if body.get(key) is not None and body[key] not in neutral
+        ),
+    )
+    options = body.get("stream_options")
+    shape = Shape(
+        model=body["model"] if isinstance(body.get("model"), str) and body["model"] else served_model,
+        stream=_flag(body, "stream"),
+        usage_chunk=isinstance(options, dict) and bool(options.get("include_usage")),
+        logprobs=_flag(body, "logprobs"),
+        tokens_as_ids=bool(body.get("return_tokens_as_token_ids")),
+        token_ids=bool(body.get("return_token_ids")),
+    )
+    return request, shape
+
+
+def completion(reply: ChatReply, shape: Shape, token_text: Callable[[int], str]) -> dict[str, Any]:
+    """The body of an answer that is not streamed."""
+    choice = {"index": 0, "message": _message(reply), **_ending(reply, shape, token_text)}
+    body = {**_head(reply, shape, "chat.completion"), "choices": [choice], "usage": usage(reply)}
+    if shape.token_ids:
+        body["prompt_token_ids"] = choice["prompt_token_ids"]
+    return body
+
+
+def events(reply: ChatReply, shape: Shape, token_text: Callable[[int], str]) -> Iterator[str]:
+    """The same as server-sent events. The turn is complete by now: its message comes in one piece."""
+    head = _head(reply, shape, "chat.completion.chunk")
+    message = _message(reply)
+    if "tool_calls" in message:
+        message["tool_calls"] = [{"index": index, **call} for index, call in enumerate(message["tool_calls"])]
+    ending = _ending(reply, shape, token_text)
+    reason = ending.pop("finish_reason")
+    said = {"index": 0, "delta": message, "finish_reason": None, **ending}
+    first = {**head, "choices": [said]}
+    if shape.token_ids:
+        first["prompt_token_ids"] = said["prompt_token_ids"]
+    chunks = [first, {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}]
+    if shape.usage_chunk:
+        chunks.append({**head, "choices": [], "usage": usage(reply)})
+    for chunk in chunks:
+        yield f"data: {json.dumps(chunk)}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def usage(reply: ChatReply) -> dict[str, Any]:
+    sampled = reply.node.sampled
+    return {
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": len(sampled.tokens),
+        "total_tokens": reply.prompt_tokens + len(sampled.tokens),
+        "prompt_tokens_details": {"cached_tokens": sampled.cached_tokens},
+    }
+
+
+def error_body(fault: SessionFault) -> dict[str, Any]:
+    kind = ERROR_TYPES.get(fault.status, "server_error" if fault.status >= 500 else "invalid_request_error")
+    return {"error": {"message": fault.sentence, "type": kind, "param": None, "code": fault.code}}
+
+
+def models(served_model: str, context: int) -> dict[str, Any]:
+    """The body of `GET /v1/models`."""
+    model = {"id": served_model, "object": "model", "created": 0, "owned_by": "miles", "max_model_len": context}
+    return {"object": "list", "data": [model]}
+
+
+def _refuse_unsupported(body: Mapping[str, Any]) -> None:
+    if body.get("n") not in (None, 1):
+        raise _unsupported("n", "a session is one conversation: `n` must be 1")
+    if body.get("stop"):
+        raise _unsupported("stop", "stop strings are not supported: a turn ends with the model's own stop token")
+    for key in ("tools", "functions"):
+        if body.get(key):
+            raise _unsupported(key, f"`{key}` are not supported by this model's renderer")
+    response_format = body.get("response_format")
+    if response_format not in (None, {"type": "text"}):
+        raise _unsupported("response_format", "only `response_format: {type: text}` is supported")
+
+
+def _unsupported(key: str, what: str) -> SessionFault:
+    return bad_request(what, code=f"unsupported_{key}")
+
+
+def _integer(body: Mapping[str, Any], key: str, least: int | None) -> int | None:
+    value = body.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+        raise bad_request(f"`{key}` is {value!r:.40}, expected an integer{'' if least is None else f' from {least}'}")
+    return value
+
+
+def _temperature(body: Mapping[str, Any]) -> float | None:
+    value = body.get("temperature")
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+        raise bad_request(f"`temperature` is {value!r:.40}, expected a number from 0")
+    return float(value)
+
+
+def _flag(body: Mapping[str, Any], key: str) -> bool:
+    value = body.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise bad_request(f"`{key}` is {value!r:.40}, expected true or false")
+    return bool(value)
+
+
+def _head(reply: ChatReply, shape: Shape, kind: str) -> dict[str, Any]:
+    created = int(time.time())
+    return {"id": f"chatcmpl-{reply.node.sampled.request}", "object": kind, "created": created, "model": shape.model}
+
+
+def _message(reply: ChatReply) -> dict[str, Any]:
+    message = dict(reply.node.reply)
+    if message.get("tool_calls") and not message["content"]:
+        message["content"] = None
+    return message
+
+
+def _ending(reply: ChatReply, shape: Shape, token_text: Callable[[int], str]) -> dict[str, Any]:
+    """The fields of a choice beside its message."""
+    node = reply.node
+    reason = "tool_calls" if node.reply.get("tool_calls") else "stop"
+    fields: dict[str, Any] = {
+        "finish_reason": "length" if node.sampled.finish is Finish.LENGTH else reason,
+        "logprobs": _logprobs(reply, shape, token_text) if shape.logprobs else None,
+    }
+    if shape.token_ids:
+        fields["prompt_token_ids"] = node.tokens[: node.first_sampled].tolist()
+        fields["token_ids"] = node.sampled.tokens.tolist()
+    return fields
+
+
+def _logprobs(reply: ChatReply, shape: Shape, token_text: Callable[[int], str]) -> dict[str, Any]:
+    """Of every sampled token, the stop token included, at the temperature that it was sampled with."""
+    content = []
+    for token, logprob in zip(reply.node.sampled.tokens.tolist(), reply.node.sampled.logprobs.tolist(), strict=True):
+        text = token_text(token)
+        shown = f"token_id:{token}" if shape.tokens_as_ids else text
+        content.append(
+            {"token": shown, "logprob": logprob, "bytes": list(text.encode(errors="replace")), "top_logprobs": []}
+        )
+    return {"content": content, "refusal": None}

@@ -1,0 +1,114 @@
+"""The port: sessions served over HTTP from this process, and `contracts.sessions.Sessions` for generators."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import NoReturn
+
+import uvicorn
+
+from miles_core.contracts.engine import EngineClient
+from miles_core.contracts.lifecycle import Clock
+from miles_core.contracts.model import Renderer
+from miles_core.contracts.rollout import Attempt
+from miles_core.contracts.sessions import Collected, SessionAddress
+from miles_core.errors import RequestError, RunError
+from miles_core.session.http import make_app
+from miles_core.session.store import Limits, SessionStore
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS = 2
+KEEP_ALIVE_SECONDS = 600
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to the driver."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class SessionServer:
+    """See `contracts.sessions.Sessions`. Binds to loopback unless told otherwise; port 0 is any free one."""
+
+    def __init__(
+        self,
+        engines: EngineClient,
+        renderer: Renderer,
+        clock: Clock,
+        *,
+        model: str,
+        context: int,
+        limits: Limits | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.store = SessionStore(engines, renderer, clock, context, limits)
+        self._app = make_app(self.store, renderer, model, context)
+        self._host = host
+        self._port = port
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def base_url(self) -> str:
+        """With `/v1`, as OpenAI's clients want it."""
+        return f"http://{self._host}:{self._port}/v1"
+
+    async def start(self) -> None:
+        """Raises RequestError when the port cannot be had."""
+        listening = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((self._host, self._port))
+        except OSError as error:
+            listening.close()
+            raise RequestError(
+                f"cannot serve sessions at {self._host}:{self._port}: {error.strerror or error}"
+            ) from error
+        self._port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            self._app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]), name="session server")
+        while not self._server.started:
+            if self._serving.done():
+                self._serving.result()
+                raise RunError("the session server ended before it had begun")
+            await asyncio.sleep(0.001)
+
+    async def open(self, attempt: Attempt) -> SessionAddress:
+        return SessionAddress(self.base_url, self.store.open(attempt))
+
+    async def watch(self, api_key: str) -> NoReturn:
+        await asyncio.shield(self.store.find(api_key).broken)
+        raise AssertionError("a session that is not broken never ends its watch")
+
+    async def collect(self, api_key: str) -> Collected:
+        return self.store.find(api_key).collect()
+
+    async def close(self, api_key: str) -> None:
+        self.store.close(api_key)
+
+    async def stop(self) -> None:
+        """End every session and free the port. Idempotent."""
+        self.store.close_all()
+        if self._serving is None:
+            return
+        self._server.should_exit = True
+        (failure,) = await asyncio.gather(self._serving, return_exceptions=True)
+        self._serving = None
+        if isinstance(failure, BaseException):
+            log.warning("the session server had failed", exc_info=failure)

@@ -1,0 +1,203 @@
+"""One session: a conversation with engines behind it. Safe for concurrent calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from miles_core.contracts.engine import EngineClient, Finish, GenerateRequest, GenerateResult
+from miles_core.contracts.rollout import Attempt
+from miles_core.contracts.sessions import Collected
+from miles_core.errors import PluginError
+from miles_core.session.collect import sequences
+from miles_core.session.conversation import Conversation, Pending
+from miles_core.session.faults import SessionFault, bad_request
+from miles_core.session.tree import Node
+from miles_core.types.sampling import NoiseKey, Sampling
+from miles_core.types.task import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A call in no dialect: messages in normal form, and what it asks of sampling (None: as the recipe says).
+
+    `ignored` are keys that were understood, would change sampling, and are not honoured: they are counted.
+    """
+
+    messages: tuple[Message, ...]
+    max_new_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChatReply:
+    """What became of a call: the node that it made, and how many tokens its prompt had."""
+
+    node: Node
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.node.first_sampled
+
+
+class Session:
+    """Samples as its attempt says. `context` is the longest sequence that the engines take, in tokens. `broken` never
+    has a result; its exception is what ended the session's usefulness."""
+
+    def __init__(self, id: str, attempt: Attempt, conversation: Conversation, engines: EngineClient, context: int):
+        self.id = id
+        self.conversation = conversation
+        self.last_used = 0.0
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._attempt = attempt
+        self._engines = engines
+        self._context = context
+        self._one_by_one = asyncio.Lock()
+        self._calls: set[asyncio.Task[GenerateResult]] = set()
+        self._numbers = itertools.count()
+        self._ignored: Counter[str] = Counter()
+        self._closed = ""
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._calls)
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Sample one turn and keep it. Raises SessionFault; the session is then as it was before.
+
+        Cancelling it cancels the engine's work.
+        """
+        async with self._admitted():
+            self._check_open()
+            pending = self._guarded_prepare(request.messages)
+            asked = self._request(request, pending)
+            result = await self._generate(asked)
+            self._check_open()
+            self._ignored.update(request.ignored)
+            return ChatReply(self._commit(pending, asked, result))
+
+    def collect(self) -> Collected:
+        """See `contracts.sessions.Collected`."""
+        tree, leaves = self.conversation.tree, self.conversation.policy.kept(self.conversation.tree)
+        kept = {node.number for leaf in leaves for node in leaf.path}
+        dropped = [node for node in tree.nodes if node.number not in kept]
+        facts: dict[str, Any] = {"turns": len(kept)}
+        if dropped:
+            facts["dropped_turns"] = len(dropped)
+            facts["dropped_tokens"] = sum(len(node.sampled.tokens) for node in dropped)
+        if self._ignored:
+            facts["ignored"] = dict(self._ignored)
+        last = leaves[-1] if leaves else None
+        content = "" if last is None else last.reply["content"]
+        return Collected(
+            sequences=sequences(leaves),
+            text=content if isinstance(content, str) else "",
+            truncated=last is not None and last.sampled.finish is Finish.LENGTH,
+            turns=len(kept),
+            facts=facts,
+        )
+
+    def close(self, why: str) -> None:
+        """No call is answered any more; those in flight are cancelled."""
+        self._closed = self._closed or why
+        for call in self._calls:
+            call.cancel()
+        self._tell(gone(self._closed))
+
+    @contextlib.asynccontextmanager
+    async def _admitted(self) -> AsyncIterator[None]:
+        """Calls of a session whose policy is not concurrent wait for each other."""
+        if self.conversation.policy.concurrent:
+            yield
+        else:
+            async with self._one_by_one:
+                yield
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise gone(self._closed)
+
+    def _guarded_prepare(self, messages: tuple[Message, ...]) -> Pending:
+        try:
+            return self.conversation.prepare(messages)
+        except PluginError as error:
+            raise self._break(error) from error
+
+    def _commit(self, pending: Pending, request: GenerateRequest, result: GenerateResult) -> Node:
+        try:
+            return self.conversation.commit(pending, request, result)
+        except PluginError as error:
+            raise self._break(error) from error
+
+    def _request(self, request: ChatRequest, pending: Pending) -> GenerateRequest:
+        return GenerateRequest(
+            id=f"{self._attempt.id}/{next(self._numbers)}",
+            tokens=pending.tokens,
+            sampling=self._sampling(request, len(pending.tokens)),
+            noise=_noise(self._attempt, pending, request.seed),
+            affinity=f"session/{self.id}",
+        )
+
+    def _sampling(self, request: ChatRequest, prompt: int) -> Sampling:
+        """The recipe's, but for a temperature and a lower limit that the request asks for; never beyond the context."""
+        room = self._context - prompt
+        if room < 1:
+            raise bad_request(
+                f"the conversation has {prompt} tokens and the model's context is {self._context}: "
+                "there is no room for an answer",
+                code="context_length_exceeded",
+            )
+        base = self._attempt.sampling
+        limit = min(base.max_new_tokens, room, request.max_new_tokens or base.max_new_tokens)
+        temperature = base.temperature if request.temperature is None else request.temperature
+        return replace(base, temperature=temperature, max_new_tokens=limit)
+
+    async def _generate(self, request: GenerateRequest) -> GenerateResult:
+        call = asyncio.ensure_future(self._engines.generate(request))
+        self._calls.add(call)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if self._closed and not _cancelled():
+                raise gone(self._closed) from None
+            raise
+        except Exception as error:
+            raise self._break(error) from error
+        finally:
+            self._calls.discard(call)
+
+    def _break(self, error: Exception) -> SessionFault:
+        """What is wrong is not the client's fault: whoever watches the session is told, and so is the client."""
+        self._tell(error)
+        return SessionFault(502, "engine_failed", f"{type(error).__name__}: {error}".replace("\n", " "))
+
+    def _tell(self, error: Exception) -> None:
+        if not self.broken.done():
+            self.broken.set_exception(error)
+            self.broken.exception()  # nobody need watch
+
+
+def _cancelled() -> bool:
+    """Whether it is this task that is being cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def gone(why: str) -> SessionFault:
+    """The fault of a key whose session has ended."""
+    return SessionFault(410, "session_gone", f"the session is {why}")
+
+
+def _noise(attempt: Attempt, pending: Pending, seed: int | None) -> NoiseKey:
+    """A function of the attempt and the turn; asking a turn again, or a seed of the client's own, gives other noise."""
+    key = attempt.noise(pending.turn)
+    again = f"/again-{pending.again}" if pending.again else ""
+    own = f"/seed-{seed}" if seed is not None else ""
+    return replace(key, purpose=f"{key.purpose}{again}{own}")

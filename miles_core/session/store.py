@@ -1,0 +1,122 @@
+"""The sessions of a run: keys, limits, expiry. Keys are kept as digests and stand in no log and no error."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import secrets
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+
+from miles_core.contracts.engine import EngineClient
+from miles_core.contracts.lifecycle import Clock
+from miles_core.contracts.model import Renderer
+from miles_core.contracts.rollout import Attempt
+from miles_core.session.attach import POLICIES
+from miles_core.session.conversation import Conversation
+from miles_core.session.faults import SessionFault
+from miles_core.session.matching import MATCHERS
+from miles_core.session.session import Session, gone
+
+REMEMBERED = 10_000
+"""How many ended sessions are told apart from keys that never were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What keeps a session service bounded.
+
+    sessions      alive at once
+    nodes         turns in one session, those asked again included
+    body_bytes    one request's body
+    idle_seconds  after which a session that nobody calls ends
+    """
+
+    sessions: int = 10_000
+    nodes: int = 1024
+    body_bytes: int = 32 * 2**20
+    idle_seconds: float = 4 * 3600.0
+
+
+class SessionStore:
+    """Opens, finds and ends sessions. `faults` counts what clients were told, by code."""
+
+    def __init__(
+        self, engines: EngineClient, renderer: Renderer, clock: Clock, context: int, limits: Limits | None = None
+    ) -> None:
+        self.limits = limits or Limits()
+        self.faults: Counter[str] = Counter()
+        self._engines = engines
+        self._renderer = renderer
+        self._clock = clock
+        self._context = context
+        self._alive: OrderedDict[bytes, Session] = OrderedDict()  # the longest idle first
+        self._ended: OrderedDict[bytes, str] = OrderedDict()
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def open(self, attempt: Attempt, *, policy: str = "linear", matcher: str = "strict") -> str:
+        """A new session's key. Raises SessionFault (429) when there are too many."""
+        self._expire()
+        if len(self._alive) >= self.limits.sessions:
+            raise SessionFault(
+                429, "too_many_sessions", f"{len(self._alive)} sessions are open, which is the limit", retry=True
+            )
+        key = secrets.token_urlsafe(24)
+        conversation = Conversation(self._renderer, POLICIES[policy](), MATCHERS[matcher](), self.limits.nodes)
+        session = Session(f"s{next(self._numbers)}", attempt, conversation, self._engines, self._context)
+        session.last_used = self._clock.now()
+        self._alive[_digest(key)] = session
+        return key
+
+    def find(self, key: str) -> Session:
+        """The session that a key opens, marked as used. Raises SessionFault: 401 for a key that never was, 410 for one
+        whose session has ended."""
+        self._expire()
+        digest = _digest(key)
+        session = self._alive.get(digest)
+        if session is not None:
+            session.last_used = self._clock.now()
+            self._alive.move_to_end(digest)
+            return session
+        if digest in self._ended:
+            raise gone(self._ended[digest])
+        raise SessionFault(
+            401,
+            "invalid_api_key",
+            "the key opens no session" if key else "the request has no key",
+            mend="send the session's key as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+        )
+
+    def close(self, key: str, why: str = "closed") -> None:
+        """End a session. Does nothing when there is none."""
+        self._end(_digest(key), why)
+
+    def close_all(self) -> None:
+        for digest in list(self._alive):
+            self._end(digest, "closed")
+
+    def _expire(self) -> None:
+        """End what has been idle too long. A session whose call is in flight is not idle."""
+        oldest = self._clock.now() - self.limits.idle_seconds
+        for digest, session in list(itertools.takewhile(lambda item: item[1].last_used < oldest, self._alive.items())):
+            if session.busy:
+                session.last_used = self._clock.now()
+                self._alive.move_to_end(digest)
+            else:
+                self._end(digest, f"expired: nobody called for {self.limits.idle_seconds:g} seconds")
+
+    def _end(self, digest: bytes, why: str) -> None:
+        session = self._alive.pop(digest, None)
+        if session is None:
+            return
+        session.close(why)
+        self._ended[digest] = why
+        while len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="surrogateescape")).digest()
