@@ -23,9 +23,8 @@ import miles_core
 from miles_core import hookspecs
 from miles_core.contracts.component import KINDS
 from miles_core.hookspecs import HOOK_OF_KIND
-from miles_core.testing.kit.check import CHECKS
-from miles_core.testing.kit.protocols import PROTOCOL_OF_KIND
-from miles_core.testing.kit.run import import_kinds
+from miles_core.testing.kit.protocols import PROTOCOLS
+from miles_core.testing.kit.run import all_checks
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -35,7 +34,6 @@ GENERATED = "<!-- written by docs/generate.py from the code: edit the docstrings
 
 def pages() -> dict[Path, str]:
     """Every generated page: where it lies and what it says."""
-    import_kinds()
     written = {DOCS / "kinds" / f"{kind}.md": _kind_page(kind) for kind in KINDS}
     written[DOCS / "kinds" / "README.md"] = _index()
     written[DOCS / "hooks.md"] = _hooks_page()
@@ -63,7 +61,7 @@ def _index() -> str:
 
 def _kind_page(kind: str) -> str:
     spec = _spec(HOOK_OF_KIND[kind])
-    protocol = PROTOCOL_OF_KIND.get(kind)
+    protocol = PROTOCOLS.get(kind)
     parts = [f"# Kind `{kind}`", _text(spec), f"Hook: `{HOOK_OF_KIND[kind]}{inspect.signature(spec)}`".replace("'", "")]
     if protocol is not None:
         home = protocol.__module__.replace(".", "/")
@@ -84,9 +82,9 @@ def _hooks_page() -> str:
     registration = [f"| `{hook}` | [{kind}](kinds/{kind}.md) |" for kind, hook in HOOK_OF_KIND.items()]
     parts = [
         "# Hooks",
-        f"Hook API {hookspecs.HOOK_API_VERSION}. A plugin's entry point names a module or an object; its functions that "
-        "are marked `@miles_core.hookimpl` and named like a hook implement it. An implementation asks for the arguments "
-        "that it needs and leaves out the others. How the version changes is said in [versions](versions.md).",
+        f"Hook API {hookspecs.HOOK_API_VERSION}. A plugin's entry point names a module or an object; its functions "
+        "that are marked `@miles_core.hookimpl` and named like a hook implement it. An implementation asks for the "
+        "arguments that it needs and leaves out the others. How the version changes: [versions](versions.md).",
         "## Registration",
         "Called once, at activation; each returns `Component`s, which name code as strings and import nothing heavy.",
         "\n".join(["| hook | kind |", "|---|---|", *registration]),
@@ -133,7 +131,7 @@ def _travelling(protocol: type) -> Iterator[type]:
     yield from seen.values()
 
 
-PROTOCOL_NAMES = {protocol.__name__ for protocol in PROTOCOL_OF_KIND.values()}
+PROTOCOL_NAMES = {protocol.__name__ for protocol in PROTOCOLS.values()}
 
 
 def _signatures(protocol: type) -> list[str]:
@@ -142,7 +140,7 @@ def _signatures(protocol: type) -> list[str]:
 
 
 def _promises(kind: str) -> str:
-    rows = [f"| {each.grade} | {each.promise} |" for each in CHECKS if each.kind == kind]
+    rows = [f"| {each.grade} | {each.promise} |" for each in all_checks() if each.kind == kind]
     if not rows:
         return "What is tried of every component; see [testing](../testing.md)."
     return "\n".join(
