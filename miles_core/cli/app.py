@@ -14,7 +14,20 @@ from typing import Annotated
 
 import typer
 
-from miles_core.cli.arguments import RUNS, SETTINGS, Json, Plain, Quiet, Recipe, Run, RunsDir, Set, Work
+from miles_core.cli.arguments import (
+    RUNS,
+    SETTINGS,
+    Json,
+    NoPlugins,
+    Plain,
+    Quiet,
+    Recipe,
+    Run,
+    RunsDir,
+    Select,
+    Set,
+    Work,
+)
 from miles_core.cli.plugin_commands import plugins
 from miles_core.errors import EXIT_DONE, EXIT_INTERRUPTED
 
@@ -54,11 +67,17 @@ def run(
     locked: Annotated[
         Path | None, typer.Option("--locked", metavar="FILE", help="Refuse other plugins than this plugins.lock.")
     ] = None,
+    plugin: Select = None,
+    no_plugins: NoPlugins = False,
     quiet: Quiet = False,
     plain: Plain = False,
     json: Json = False,
 ) -> Work:
-    """Run a recipe."""
+    """Run a recipe.
+
+    Plugins are chosen by --plugin, then MILES_PLUGINS, then miles.toml here, then the recipe; `miles plan` shows who
+    enabled each.
+    """
     from miles_core.cli.work import run_recipe, view_of
 
     return partial(
@@ -70,23 +89,27 @@ def run(
         locked=locked,
         view=view_of(quiet, plain),
         as_json=json,
+        plugins=plugin or [],
+        no_plugins=no_plugins,
     )
 
 
 @app.command(epilog="Example: miles resume quickstart")
 def resume(run: Run, runs_dir: RunsDir = RUNS, quiet: Quiet = False, plain: Plain = False, json: Json = False) -> Work:
-    """Go on with a run from its last checkpoint."""
+    """Go on with a run from its last checkpoint, with exactly the plugins that it recorded."""
     from miles_core.cli.work import resume_run, view_of
 
     return partial(resume_run, run, runs_dir=runs_dir, view=view_of(quiet, plain), as_json=json)
 
 
 @app.command(epilog="Example: miles plan recipes/quickstart.yaml --json")
-def plan(recipe: Recipe, set_: Set = None, json: Json = False) -> Work:
-    """Show what a recipe resolves to, and where every value came from; start nothing."""
+def plan(
+    recipe: Recipe, set_: Set = None, plugin: Select = None, no_plugins: NoPlugins = False, json: Json = False
+) -> Work:
+    """Show what a recipe resolves to, and where every value and plugin came from; start nothing."""
     from miles_core.cli.recipe_pages import show_plan
 
-    return partial(show_plan, recipe, set_ or [], as_json=json)
+    return partial(show_plan, recipe, set_ or [], plugins=plugin or [], no_plugins=no_plugins, as_json=json)
 
 
 @recipes.command("list", epilog="Example: miles recipes list --json")

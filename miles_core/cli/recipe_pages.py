@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,12 +10,16 @@ from miles_core.cli.output import say, say_json, table
 from miles_core.errors import RequestError
 
 
-def show_plan(recipe: str, settings: Sequence[str], *, as_json: bool) -> int:
+def show_plan(
+    recipe: str, settings: Sequence[str], *, plugins: Sequence[str] = (), no_plugins: bool = False, as_json: bool
+) -> int:
+    from miles_core.host.request import read_request
     from miles_core.recipe.catalog import find_recipe
     from miles_core.recipe.plan import load_plan
     from miles_core.recipe.render import plan_lines, plan_to_json
 
-    plan, _ = load_plan(find_recipe(recipe), settings)
+    request = read_request(plugins, no_plugins=no_plugins, environ=os.environ, folder=Path())
+    plan, _ = load_plan(find_recipe(recipe), settings, request)
     if as_json:
         say_json(plan_to_json(plan))
     else:

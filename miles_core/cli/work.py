@@ -30,10 +30,21 @@ def run_recipe(
     locked: Path | None,
     view: View,
     as_json: bool,
+    plugins: Sequence[str] = (),
+    no_plugins: bool = False,
 ) -> int:
     path = find_recipe(recipe)
     with redirect_stdout(sys.stderr):  # what rewards and other plugins print is not this command's answer
-        finished = api.run(path, set=settings, name=name, runs_dir=runs_dir, view=view, locked=locked)
+        finished = api.run(
+            path,
+            set=settings,
+            name=name,
+            runs_dir=runs_dir,
+            view=view,
+            locked=locked,
+            plugins=plugins,
+            no_plugins=no_plugins,
+        )
     return _say_summary(finished.summary, as_json)
 
 

@@ -40,8 +40,8 @@ def activate(index: Index, decision: Decision) -> tuple[Registry, tuple[Problem,
             components += registered
             healthy.append(plugin)
     working = [plugin.installed for plugin in healthy]
-    failed = [plugin for plugin in decision.enabled if plugin not in working]
-    return Registry(index, working, components, _listeners(manager, healthy), failed), tuple(faults)
+    failed = [*(plugin for plugin in decision.enabled if plugin not in working), *decision.refused]
+    return Registry(index, working, components, _listeners(manager, healthy), failed, decision.off), tuple(faults)
 
 
 def open_registry(names: Sequence[str] | None = None, index: Index | None = None) -> Registry:

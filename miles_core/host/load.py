@@ -134,9 +134,16 @@ def _problem(plugin: InstalledPlugin, doing: str, error: BaseException) -> Probl
     return Problem(
         f"plugin {plugin.title} {doing}: {type(error).__name__}{': ' + text if text else ''}"
         f"{f' ({place})' if place else ''}",
-        where=f"entry point {PLUGINS_GROUP}:{plugin.name} = {plugin.module} of {plugin.distribution} {plugin.version}",
+        where=_origin(plugin),
         mend=_mend(plugin, error),
     )
+
+
+def _origin(plugin: InstalledPlugin) -> str:
+    """Where the plugin comes from: its entry point, or its file when it has no distribution."""
+    if not plugin.distribution:
+        return plugin.location
+    return f"entry point {PLUGINS_GROUP}:{plugin.name} = {plugin.module} of {plugin.distribution} {plugin.version}"
 
 
 def place_of(error: BaseException) -> str:
@@ -152,9 +159,10 @@ def place_of(error: BaseException) -> str:
 
 
 def _mend(plugin: InstalledPlugin, error: BaseException) -> str:
-    without = "" if plugin.distribution == "miles-core" else f", or take {plugin.name!r} out of the recipe's plugins"
+    without = f", or run with --plugin no:{plugin.name}" if plugin.distribution != "miles-core" else ""
     if isinstance(error, ModuleNotFoundError) and error.name:
         top = error.name.partition(".")[0]
         if top != plugin.module.partition(".")[0].partition(":")[0]:
             return f"pip install {normalise(top)}{without}"
-    return f"repair or reinstall {plugin.distribution}{without}"
+    whole = f"repair or reinstall {plugin.distribution}" if plugin.distribution else f"repair {plugin.location}"
+    return whole + without

@@ -13,6 +13,7 @@ from miles_core.host.decide import NAMING_CONVENTION
 from miles_core.host.events import EventCaller, Listener, ListenerUse
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import Index, InstalledPlugin
+from miles_core.host.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Registered:
 
     @property
     def qualified(self) -> str:
-        return f"{self.plugin.distribution}:{self.component.name}"
+        return f"{self.plugin.distribution or self.plugin.name}:{self.component.name}"
 
     def ref(self, options: Mapping[str, Any]) -> ComponentRef:
         """The component by value, with its validated options (JSON data)."""
@@ -37,6 +38,7 @@ class Registered:
             options=dict(options),
             distribution=self.plugin.distribution,
             version=self.plugin.version,
+            location=self.plugin.location,
         )
 
 
@@ -53,7 +55,8 @@ class BrokenProvider(PluginError):
 
 
 class Registry:
-    """What is enabled. `failed` are enabled plugins that could not be loaded: their components are missing here."""
+    """What is enabled. `failed` are plugins that were asked for and could not be had: their components are missing
+    here; `off` are those that someone blocks."""
 
     def __init__(
         self,
@@ -62,10 +65,12 @@ class Registry:
         components: Sequence[Registered],
         listeners: Mapping[str, Sequence[Listener]],
         failed: Sequence[InstalledPlugin] = (),
+        off: Sequence[Verdict] = (),
     ) -> None:
         self.index = index
         self.plugins = tuple(plugins)
         self.failed = tuple(failed)
+        self._off = tuple(off)
         self._components = tuple(components)
         self._events = EventCaller(listeners)
 
@@ -104,7 +109,7 @@ class Registry:
             for each in self._components
             if each.kind == kind
             and each.component.name == plain
-            and (not distribution or each.plugin.distribution == wanted)
+            and (not distribution or (each.plugin.distribution or each.plugin.name) == wanted)
         ]
         if len(found) == 1:
             return found[0]
@@ -119,22 +124,26 @@ class Registry:
         for plugin in self.failed:
             if provided in plugin.provides:
                 return BrokenProvider(f"{kind} {name!r} belongs to plugin {plugin.title}, which failed to load")
-        for plugin in self.index.plugins:
+        off = {verdict.plugin: verdict for verdict in self._off}
+        for plugin in sorted(self.index.plugins, key=lambda plugin: plugin not in off):
             if provided in plugin.provides and plugin not in self.plugins:
+                verdict = off.get(plugin)
                 missing = UnknownComponent(
-                    f"{kind} {name!r} is provided by {plugin.distribution} {plugin.version}, which is not enabled",
-                    mend=f'add "{plugin.name}" to plugins:',
+                    f"{kind} {name!r} is provided by {plugin.distribution} {plugin.version}, which "
+                    f"{verdict.off_because if verdict else 'is not enabled'}",
+                    mend=verdict.way_back if verdict else f'add "{plugin.name}" to plugins:',
                 )
                 missing.guess, missing.provider = True, plugin
                 return missing
         here = sorted({each.component.name for each in self.components(kind)})
         guess = self._guess(kind, plain, here)
         possibly = f"pip install {NAMING_CONVENTION}{normalise(plain)}"
+        blocked = "".join(f"; not enabled: {each.name}, which {each.off_because}" for each in self._off)
         error = UnknownComponent(
-            f"there is no {kind} {name!r}; enabled: {', '.join(here) or 'none'}",
+            f"there is no {kind} {name!r}; enabled: {', '.join(here) or 'none'}{blocked}",
             mend=guess or f"enable or install the plugin that provides it, possibly: {possibly}",
         )
-        error.guess = bool(guess)
+        error.guess = bool(guess or blocked)
         return error
 
     def _guess(self, kind: str, plain: str, here: Sequence[str]) -> str:

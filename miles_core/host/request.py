@@ -106,9 +106,15 @@ def read_request(
     return PluginRequest((*project, *environment, *command_line), replacing, no_plugins, allowed=allowed)
 
 
+def recipe_alone(environ: Mapping[str, str], *, beside: bool = True) -> PluginRequest:
+    """No word about plugins but the recipe's own; only the machine's allow-list holds. Without `beside` not even a
+    milesfile is enabled unasked: what a run recorded is what it goes on with."""
+    return PluginRequest(beside=beside, allowed=read_allowed(environ))
+
+
 def exactly(names: Sequence[str], environ: Mapping[str, str]) -> PluginRequest:
     """These names and nothing else, whatever environment and project say; only the machine's allow-list holds."""
-    return PluginRequest(beside=False, allowed=read_allowed(environ)).with_recipe(names, [""] * len(names))
+    return recipe_alone(environ, beside=False).with_recipe(names, [""] * len(names))
 
 
 def _misspelt(selected: Sequence[str], no_plugins: bool) -> list[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from miles_core.contracts.component import BuildContext
 from miles_core.errors import MilesError, PluginError, Problem, RequestError
 from miles_core.host.lock import compare_locks, read_lock, write_lock
 from miles_core.host.registry import Registry
+from miles_core.host.request import read_request, recipe_alone
 from miles_core.loop.assemble import assemble, rehearse, start_trainer
 from miles_core.loop.checkpoint import Checkpoints, Saved, restore
 from miles_core.loop.driver import Progress, drive
@@ -57,18 +59,23 @@ def run(
     runs_dir: Path = Path("runs"),
     view: View = "live",
     locked: Path | None = None,
+    plugins: Sequence[str] = (),
+    no_plugins: bool = False,
     **overrides: Any,
 ) -> Run:
     """Run a recipe to its end and return what became of it.
 
     `recipe` is a YAML file or the same as a mapping. `set` are overrides as on the command line
-    (`schedule.group_size=4`); `overrides` replace whole top-level sections (`steps=3`). Raises RequestError before
-    any work when the recipe is wrong, PluginError when a plugin is broken or `locked` names another set, and what
-    stopped the run otherwise: the folder then holds all that was saved.
+    (`schedule.group_size=4`); `overrides` replace whole top-level sections (`steps=3`). `plugins` are as `--plugin` on
+    the command line (`["demo", "no:wandb"]`), `no_plugins` as `--no-plugins`; MILES_PLUGINS and the working folder's
+    miles.toml count as they do there. Raises RequestError before any work when the recipe is wrong, PluginError when a
+    plugin is broken or `locked` names another set, and what stopped the run otherwise: the folder then holds all that
+    was saved.
     """
     source = Path(recipe) if isinstance(recipe, str) else recipe
     settings = [*set, *(f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in overrides.items())]
-    plan, registry = load_plan(source, settings)
+    request = read_request(plugins, no_plugins=no_plugins, environ=os.environ, folder=Path())
+    plan, registry = load_plan(source, settings, request)
     if locked is not None:
         _refuse_drift(read_lock(locked), plan, locked)
     rehearse(plan)
@@ -82,6 +89,8 @@ def run(
 def resume(run: Path, *, view: View = "live") -> Run:
     """Continue a run from its last checkpoint, as if it had never stopped.
 
+    It uses exactly the plugins that the run recorded: neither MILES_PLUGINS nor miles.toml is consulted, and a
+    milesfile.py that appeared since is not loaded. Only an allow-list of the machine (MILES_PLUGINS_ALLOWED) holds.
     Raises RequestError when there is nothing to continue or the run is done, PluginError when another plugin set is
     installed than the run recorded.
     """
@@ -89,7 +98,7 @@ def resume(run: Path, *, view: View = "live") -> Run:
     with folder.claimed():
         if folder.read_status().get("state") == "done":
             raise RequestError("the run is done: there is nothing to resume", where=str(folder.path))
-        plan, registry = load_plan(folder.recipe, ())
+        plan, registry = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
         _refuse_drift(read_lock(folder.lock), plan, folder.lock)
         saved = _checkpoints(plan, folder).latest()
         if saved is None:
@@ -105,7 +114,7 @@ def export(run: Path, to: Path) -> Path:
     """Write the run's last weights as a Hugging Face directory. Raises RequestError when `to` is not empty or the run
     has no checkpoint."""
     folder = RunFolder.open(run)
-    plan, _ = load_plan(folder.recipe, ())
+    plan, _ = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
     saved = _checkpoints(plan, folder).latest()
     if saved is None:
         raise RequestError("the run has no checkpoint to export", where=str(folder.path))

@@ -131,7 +131,8 @@ class Chooser:
         )
 
     def _find(self, kind: str, use: str, from_core: bool) -> tuple[Registered, Mapping[str, Any]]:
-        if ":" in use and is_module_path(use) and not self.registry.is_distribution(use.partition(":")[0]):
+        registered = self.registry.is_distribution(use.partition(":")[0]) or self._is_of_milesfile(kind, use)
+        if ":" in use and is_module_path(use) and not registered:
             code = self.research[use] = research_code(kind, use, self.folders)
             return Registered(kind, code.component, InstalledPlugin(use, "", "", use)), code.given
         try:
@@ -140,6 +141,10 @@ class Chooser:
             if not from_core:
                 raise
             return self.registry.find(kind, f"{CORE_DISTRIBUTION}:{use}"), {}
+
+    def _is_of_milesfile(self, kind: str, use: str) -> bool:
+        """Whether `milesfile:name` names what that registers, and not simply something in the module."""
+        return any(each.qualified == use for each in self.registry.components(kind) if not each.plugin.distribution)
 
     def _is_clear(self, kind: str, use: str) -> bool:
         if use in self.research:

@@ -50,6 +50,11 @@ class Faults:
         known = {fault.problem for fault in self._faults}
         self._faults += [_Fault((2, 0, 0), problem, True) for problem in problems if problem not in known]
 
+    def add_elsewhere(self, problem: Problem, *, broken: bool) -> None:
+        """A problem that another source than the recipe has, and that says itself where."""
+        if all(problem != fault.problem for fault in self._faults):
+            self._faults.append(_Fault((2, 0, 0), problem, broken))
+
     def raise_all(self) -> None:
         """Raise one error with every fault in the order of the file; nothing when there is none."""
         if not self._faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,16 +12,16 @@ from miles_core.contracts.component import BuildContext
 from miles_core.contracts.model import ModelCard
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.errors import MilesError, PluginError
-from miles_core.host.activate import activate
-from miles_core.host.decide import Decision, decide
+from miles_core.host.decide import Decision
 from miles_core.host.load import guarded
-from miles_core.host.lock import lock_plugin
 from miles_core.host.registry import Registry
+from miles_core.host.request import PluginRequest, recipe_alone
 from miles_core.host.scan import Index, scan
 from miles_core.recipe import rules
 from miles_core.recipe.arithmetic import arithmetic
 from miles_core.recipe.choose import Chooser, Chosen
 from miles_core.recipe.document import Document, read_document
+from miles_core.recipe.enabling import enable, lock_enabled, meant, source_of_plugins, written_plugins
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.phases import PhaseChoice, Spoiled, choose_phases, choose_run
 from miles_core.recipe.research import code_folders, written_folders
@@ -32,44 +33,31 @@ from miles_core.recipe.written import sources_of, written_recipe
 Phases = tuple[tuple[PhaseChoice, RecipeFacts], ...]
 
 
-def load_plan(path: Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> tuple[Plan, Registry]:
+def load_plan(
+    path: Path | Mapping[str, Any], overrides: Sequence[str] = (), request: PluginRequest | None = None
+) -> tuple[Plan, Registry]:
     """The plan of a recipe (a YAML file, or a mapping from Python) with `path=value` overrides, and the registry of
-    the plugins that it enables.
+    the plugins that it enables. `request` is what other sources than the recipe say of plugins (None: nothing).
 
     Raises RequestError or PluginError with every fault: file, line, dotted path, value, what was expected, the
     nearest name.
     """
-    return resolve(read_document(path, overrides), scan())
+    return resolve(read_document(path, overrides), scan(), recipe_alone(os.environ) if request is None else request)
 
 
-def resolve(document: Document, index: Index) -> tuple[Plan, Registry]:
+def resolve(document: Document, index: Index, request: PluginRequest) -> tuple[Plan, Registry]:
     """The same for a document that was read and plugins that were found."""
     faults = Faults(document)
     recipe = read_shape(document, faults)
-    decision = decide(index, recipe.plugins)
-    for refusal in decision.refusals:
-        problem = refusal.problem
-        faults.add(("plugins", refusal.position), problem.what, problem.mend, broken=refusal.broken, say_path=False)
-    registry, broken = activate(index, decision)
-    faults.add_plugin(broken)
-
-    chooser = Chooser(
-        registry,
-        faults,
-        code_folders(document.folder, recipe.code),
-        incomplete=bool(decision.refusals or broken),
-        meant=_meant(decision),
-    )
+    folders = code_folders(document.folder, recipe.code)
+    decision, registry, complete = enable(document, recipe, index, request, folders, faults)
+    chooser = Chooser(registry, faults, folders, incomplete=not complete, meant=meant(decision))
     run, trackers, spoiled = choose_run(recipe, chooser)
     choices = choose_phases(recipe, chooser, faults)
     card = _model_card(run.get("model"), recipe.seed, faults)
     phases = _checked(document, choices, run, spoiled, card, faults)
     faults.raise_all()
-    return _plan(document, recipe, registry, chooser, run, trackers, phases, card), registry
-
-
-def _meant(decision: Decision) -> frozenset[str]:
-    return frozenset(distribution for refusal in decision.refusals for distribution in refusal.meant)
+    return _plan(document, recipe, decision, registry, chooser, run, trackers, phases, card), registry
 
 
 def _model_card(model: Chosen | None, seed: int, faults: Faults) -> ModelCard | None:
@@ -120,6 +108,7 @@ def _checked(
 def _plan(
     document: Document,
     recipe: Recipe,
+    decision: Decision,
     registry: Registry,
     chooser: Chooser,
     run: Mapping[str, Chosen],
@@ -131,14 +120,15 @@ def _plan(
     choices = [phase for phase, _ in phases]
     everything = [*run.values(), *trackers, *(each for phase in choices for each in phase.all())]
     research = chooser.research.values()
-    code = written_folders(document.folder, recipe.code, research)
-    data = written_recipe(name, recipe, run, trackers, choices, code)
+    locked = [lock_enabled(plugin) for plugin in registry.plugins]
+    code = written_folders(document.folder, recipe.code, [*_folders(registry), *(each.folder for each in research)])
+    data = written_recipe(name, recipe, run, trackers, choices, code, written_plugins(decision, registry))
     ref = {section: chosen.ref for section, chosen in run.items()}
     return Plan(
         name=name,
         file=document.file,
         seed=recipe.seed,
-        plugins=(*(lock_plugin(plugin) for plugin in registry.plugins), *(each.lock for each in research)),
+        plugins=(*locked, *(each.lock for each in research)),
         phases=tuple(_phase_plan(phase, facts) for phase, facts in phases),
         runtime=ref["runtime"],
         trackers=tuple(each.ref for each in trackers),
@@ -152,11 +142,17 @@ def _plan(
         checkpoint_every=recipe.checkpoint.every,
         checkpoint_keep=recipe.checkpoint.keep,
         recipe=data,
-        sources=sources_of(data, document, everything),
+        sources=sources_of(data, document, everything, source_of_plugins(decision)),
         card=_algorithm_card(everything),
         arithmetic=arithmetic(phases, run),
         warnings=_warnings(choices, run, registry),
+        verdicts=decision.verdicts,
     )
+
+
+def _folders(registry: Registry) -> list[Path]:
+    """Where the milesfile lies, if there is one."""
+    return [Path(plugin.location).parent for plugin in registry.plugins if not plugin.distribution]
 
 
 def _phase_plan(phase: PhaseChoice, facts: RecipeFacts) -> PhasePlan:

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from miles_core.contracts.component import ComponentRef
-from miles_core.recipe.resolved import PhasePlan, Plan, Source
+from miles_core.host.verdict import DISABLED
+from miles_core.recipe.resolved import LockedPlugin, PhasePlan, Plan, Source
 from miles_core.recipe.written import leaves
 from miles_core.recipe.yaml_text import dotted, strict_json
 
@@ -23,7 +24,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "file": str(plan.file) if plan.file is not None else None,
         "seed": plan.seed,
         "steps": plan.steps,
-        "plugins": [asdict(plugin) for plugin in plan.plugins],
+        "plugins": [{**asdict(plugin), "enabled_by": _enabled_by(plan, plugin)} for plugin in plan.plugins],
+        "decision": [verdict.to_json() for verdict in plan.verdicts],
         "recipe": dict(plan.recipe),
         "sources": {path: {"kind": source.kind, "where": source.where} for path, source in plan.sources.items()},
         "algorithm_card": [{"aspect": aspect, "meaning": meaning} for aspect, meaning in plan.card],
@@ -89,12 +91,29 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def _plugins(plan: Plan) -> list[str]:
-    return _columns(
-        [
-            (plugin.name, f"{plugin.distribution} {plugin.version}".strip() or "research code", _state(plugin.editable))
-            for plugin in plan.plugins
-        ]
-    )
+    """Those in use with who enabled each, then those that somebody keeps out."""
+    rows: list[tuple[str, ...]] = [
+        (each.name, _package(each), _state(each.editable), _enabled_by(plan, each)) for each in plan.plugins
+    ]
+    for verdict in plan.verdicts:
+        if verdict.status == DISABLED:
+            found = verdict.plugin
+            package = f"{found.distribution} {found.version}".strip() if found else "not installed"
+            rows.append((verdict.name, package or "research code", "off", verdict.off_because))
+    return _columns(rows)
+
+
+def _package(plugin: LockedPlugin) -> str:
+    return f"{plugin.distribution} {plugin.version}".strip() or "research code"
+
+
+def _enabled_by(plan: Plan, plugin: LockedPlugin) -> str:
+    """Who enabled it; research code is used where the recipe names it."""
+    for verdict in plan.verdicts:
+        found = verdict.plugin
+        if found and (found.distribution, found.name) == (plugin.distribution, plugin.name) and verdict.by:
+            return verdict.by.where
+    return "named by the recipe"
 
 
 def _state(editable: bool) -> str:

@@ -78,19 +78,20 @@ def code_folders(recipe_folder: Path, code: Sequence[str]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(each.resolve() for each in (recipe_folder, *named, Path.cwd())))
 
 
-def written_folders(recipe_folder: Path, code: Sequence[str], used: Iterable[ResearchCode]) -> list[str]:
-    """The folders as the resolved recipe names them, which lies elsewhere: those of the recipe, and its own folder if
-    code came from there. The working directory is not named: it is always searched."""
+def written_folders(recipe_folder: Path, code: Sequence[str], used: Iterable[Path | None]) -> list[str]:
+    """The folders as the resolved recipe names them, which lies elsewhere: its own folder if code came from there
+    (`used` are the folders that code came from), and those of the recipe. They are searched in the same order again.
+    The working directory is not named: it is always searched."""
     named = [(recipe_folder / folder).resolve() for folder in code]
-    own = [recipe_folder] if any(each.folder == recipe_folder for each in used) else []
-    return [str(folder) for folder in dict.fromkeys([*named, *own])]
+    own = [recipe_folder] if recipe_folder in used else []
+    return [str(folder) for folder in dict.fromkeys([*own, *named])]
 
 
 _SEARCHED: set[str] = set()
 """Folders that earlier recipes of this process added to the import path."""
 
 
-def _search(folders: Sequence[Path]) -> None:
+def search_folders(folders: Sequence[Path]) -> None:
     """Search these folders, after everything else, and no longer those of another recipe: a module of the same name
     must not come from there."""
     wanted = [str(folder) for folder in folders]
@@ -108,7 +109,7 @@ def _search(folders: Sequence[Path]) -> None:
 
 
 def _import(name: str, folders: Sequence[Path]) -> ModuleType:
-    _search(folders)
+    search_folders(folders)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             return importlib.import_module(name)

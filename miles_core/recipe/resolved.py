@@ -15,12 +15,14 @@ from miles_core.contracts.component import ComponentRef
 from miles_core.contracts.model import ModelCard
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.host.lock import LockedPlugin as LockedPlugin
+from miles_core.host.verdict import Verdict
 from miles_core.types.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a value came from: `recipe` (file:line), `command line`, or `default` (of the component or the core)."""
+    """Where a value came from: `recipe` (file:line), `command line`, `plugins` (the sources that chose the plugins),
+    or `default` (of the component or the core)."""
 
     kind: str
     where: str = ""
@@ -68,6 +70,7 @@ class Plan:
     card        the algorithm card: (aspect, what it means here)
     arithmetic  the batch arithmetic: (what, number)
     warnings    sentences: legal, but worth knowing
+    verdicts    every plugin that any source mentions: whether it is enabled, who says so and what lost
     """
 
     name: str
@@ -91,6 +94,7 @@ class Plan:
     card: tuple[tuple[str, str], ...] = ()
     arithmetic: tuple[tuple[str, int], ...] = ()
     warnings: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def steps(self) -> int:

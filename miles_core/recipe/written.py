@@ -27,14 +27,16 @@ def written_recipe(
     trackers: Sequence[Chosen],
     phases: Sequence[PhaseChoice],
     code: Sequence[str],
+    plugins: Sequence[str],
 ) -> dict[str, Any]:
     """The recipe as it will run. Top-level sections that every phase replaces are left out. `code` are the folders
-    of research code in use, since the resolved recipe lies elsewhere than the original."""
+    of research code in use, since the resolved recipe lies elsewhere than the original; `plugins` are those in use,
+    whoever enabled them."""
     data: dict[str, Any] = {
         "miles": recipe.miles,
         "name": name,
         "seed": recipe.seed,
-        "plugins": list(recipe.plugins),
+        "plugins": list(plugins),
     }
     data |= {"code": list(code)} if code else {}
     data |= {section: _section(chosen) for section, chosen in run.items()}
@@ -87,12 +89,16 @@ def _section(chosen: Chosen, core: Mapping[str, Any] | None = None) -> dict[str,
     return {"use": chosen.use, **keys, **options}
 
 
-def sources_of(data: Mapping[str, Any], document: Document, choices: Sequence[Chosen]) -> dict[str, Source]:
-    """Where each value of the resolved recipe came from, by its dotted path."""
+def sources_of(
+    data: Mapping[str, Any], document: Document, choices: Sequence[Chosen], plugins: Source | None
+) -> dict[str, Source]:
+    """Where each value of the resolved recipe came from, by its dotted path; `plugins` is where its list of plugins
+    came from, if that is not the recipe's own."""
     by_parts = {chosen.parts: chosen for chosen in choices}
     sources: dict[str, Source] = {}
     for parts, _ in leaves(data):
-        sources[dotted(parts)] = _source(parts, document, by_parts)
+        chosen_elsewhere = plugins if parts[0] == "plugins" else None
+        sources[dotted(parts)] = chosen_elsewhere or _source(parts, document, by_parts)
     return sources
 
 
