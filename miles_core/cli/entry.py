@@ -23,7 +23,10 @@ def main() -> int:
             everything="--all" in words, requirements="--requirements" in words, as_json="--json" in words
         )
     import gc
+    import os
 
+    # pydantic looks for plugins of its own in every distribution, and dies of one whose metadata is damaged
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     gc.disable()  # what imports make is no garbage, and looking for some takes a tenth of `miles --help`
     from miles_core.cli.guard import guarded
 

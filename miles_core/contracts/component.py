@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from miles_core.contracts.installed import check_version
 from miles_core.errors import MilesError, PluginError
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Component:
 class ComponentRef:
     """A component that a recipe chose, by value: what it is, whose it is, and its validated options.
 
-    `options` is JSON data. `distribution` and `version` are compared with what is installed where it is built.
+    `options` is JSON data. `distribution` and `version` are compared with what is installed where it is built;
+    `location` is its metadata folder where it was chosen, by whose name that is done without a search.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class ComponentRef:
     options: Mapping[str, Any]
     distribution: str
     version: str
+    location: str = ""
 
     @property
     def owner(self) -> str:
@@ -67,8 +70,11 @@ class ComponentRef:
         return f"{self.distribution} {self.version}".strip() or str(self.options.get("path", self.factory))
 
     def build(self, context: BuildContext) -> Any:
-        """Import the factory and call it. Raises PluginError naming whose code failed, and the MilesError that the
-        factory itself raised."""
+        """Import the factory and call it. Raises PluginError naming whose code failed or is of another version here
+        than where it was chosen, and the MilesError that the factory itself raised."""
+        if self.distribution:
+            module = self.factory.partition(":")[0]
+            check_version(self.distribution, self.version, self.location, module, f"worker {context.name!r}")
         try:
             factory = load_attribute(self.factory)
             options = load_attribute(self.options_model).model_validate(dict(self.options))

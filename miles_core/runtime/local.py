@@ -23,6 +23,10 @@ from miles_core.runtime.frames import Call, Cancel, read_frame, write_frame
 
 LAST_WORDS_LINES = 12
 
+QUIET = {"PYDANTIC_DISABLE_PLUGINS": "1"}
+"""What a worker's environment has unless the driver's says otherwise: pydantic would list every folder on the import
+path for plugins of its own, and die of one distribution whose metadata is damaged."""
+
 
 class LocalOptions(Options):
     """Options of the `local` runtime."""
@@ -172,13 +176,14 @@ class LocalRuntime:
             self._scratch = None
 
     def _spawn(self, theirs: socket.socket, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join(filter(None, sys.path))
         return subprocess.Popen(
             [sys.executable, "-m", "miles_core.runtime.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **self._options.environment},
+            env={**QUIET, **os.environ, "PYTHONPATH": path, **self._options.environment},
         )
 
     def _log_of(self, name: str) -> Path:

@@ -43,6 +43,8 @@ def refuses(options, context): raise SystemExit(0)
 @pytest.fixture
 def thing(tmp_path, monkeypatch):
     (tmp_path / "thing_module.py").write_text(WORKER)
+    (tmp_path / "thing_dist-1.0.dist-info").mkdir()
+    (tmp_path / "thing_dist-1.0.dist-info" / "METADATA").write_text("Name: thing-dist\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     return ComponentRef(
         "engine", "thing", "thing_module:Thing", "miles_core.contracts.options:NoOptions", {}, "thing-dist", "1.0"
@@ -137,7 +139,7 @@ def test_workers_end_when_their_driver_is_killed(thing, tmp_path):
         from miles_core.runtime.local import LocalOptions, LocalRuntime
         async def main():
             options = "miles_core.contracts.options:NoOptions"
-            ref = ComponentRef("engine", "thing", "thing_module:Thing", options, {{}}, "d", "1")
+            ref = ComponentRef("engine", "thing", "thing_module:Thing", options, {{}}, "", "")
             handle = await LocalRuntime(LocalOptions(), BuildContext(1, "r")).start(ref, BuildContext(1, "t"))
             asyncio.create_task(handle.call("hang"))
             await asyncio.sleep(0.1)

@@ -37,8 +37,8 @@ SHARED_MEMORY = ComponentRef(
     "miles_core.weights.shared_memory:SharedMemoryTransport",
     NO_OPTIONS,
     {},
-    "miles-core",
-    "0",
+    "",
+    "",
 )
 
 

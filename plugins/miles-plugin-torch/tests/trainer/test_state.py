@@ -59,7 +59,7 @@ def test_what_is_sent_is_the_checkpoint_file(tiny):
 
 
 def precision(name: str, factory: str) -> ComponentRef:
-    return ComponentRef("precision", name, factory, "miles_core.contracts.options:NoOptions", {}, "miles-core", "0")
+    return ComponentRef("precision", name, factory, "miles_core.contracts.options:NoOptions", {}, "", "")
 
 
 def test_bfloat16_keeps_float32_weights_and_the_precision_sends_them_rounded(llama):

@@ -137,7 +137,7 @@ class KeptTransport:
 
 
 def ref(kind: str, cls: type) -> ComponentRef:
-    return ComponentRef(kind, cls.__name__, f"trainer_cases:{cls.__name__}", "miles_core:NoOptions", {}, "test", "0")
+    return ComponentRef(kind, cls.__name__, f"trainer_cases:{cls.__name__}", "miles_core:NoOptions", {}, "", "")
 
 
 def make_trainer(files, loss=PolicyCase, correction=HalvingCase, precision=None, **options) -> TorchTrainer:
