@@ -18,6 +18,13 @@ def miles_generators() -> Iterable[Component]:
             summary="The task's own answer, for supervised phases; asks no engine",
             capabilities=frozenset({"no-engine"}),
         ),
+        Component(
+            "agent",
+            "miles_core.rollout.agent:AgentGenerator",
+            "miles_core.rollout.agent:AgentGeneratorOptions",
+            "Runs the recipe's agent against a chat endpoint; keeps every token that was sampled",
+            capabilities=frozenset({"needs-agent"}),
+        ),
     ]
 
 
@@ -60,7 +67,8 @@ def miles_rewards() -> Iterable[Component]:
             "miles_core.rollout.match_reward:MatchReward",
             "miles_core.rollout.match_reward:MatchOptions",
             "1 when the text equals (or contains) the task's answer",
-        )
+        ),
+        Component("agent", "miles_core.rollout.agent_reward:AgentReward", summary="The verdict that the agent gave"),
     ]
 
 

@@ -201,7 +201,7 @@ async def _run_ring(plan: Plan, folder: RunFolder, recorder: Recorder, saved: Sa
         progress = await _restore(ring, saved) if saved is not None else Progress()
         await drive(ring, progress, _checkpoints(plan, folder, saved))
     finally:
-        await ring.runtime.close()
+        await ring.close()
 
 
 async def _restore(ring: Ring, saved: Saved) -> Progress:

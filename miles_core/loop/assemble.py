@@ -18,12 +18,14 @@ from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
 from miles_core.contracts.observing import Runtime
 from miles_core.contracts.rollout import Agent, Attempt, GenerateContext, Generator, Rollout
+from miles_core.contracts.sessions import Sessions
 from miles_core.contracts.transport import Form
 from miles_core.errors import Problem, RequestError
 from miles_core.loop import preflight
 from miles_core.loop.layers import Layers
 from miles_core.loop.record import Recorder
 from miles_core.loop.ring import Phase, Ring
+from miles_core.loop.sessions import serve_sessions
 from miles_core.recipe.resolved import PhasePlan, Plan
 from miles_core.rollout.attempts import AttemptMaker
 from miles_core.rollout.fleet import Fleet
@@ -78,15 +80,19 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
     model, renderer = await asyncio.to_thread(_materialise, plan)
     builder = _Builder(plan, folder, model)
     runtime: Runtime = builder.here(plan.runtime)
+    sessions = None
     try:
         drafts = [_Draft(builder, phase) for phase in plan.phases]
         engines, trainer = await _start_workers(builder, runtime, any(draft.needs_engine for draft in drafts))
         await _check_engines(plan, engines)
         clients = Fleet(engines) if engines else NoEngines()
-        phases = _join(drafts, clients, renderer)
+        sessions = await serve_sessions(plan, clients, renderer, engines)
+        phases = _join(drafts, clients, renderer, sessions)
         transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
-        return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder)
+        return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder, sessions)
     except BaseException:
+        if sessions is not None:
+            await sessions.stop()
         await runtime.close()
         raise
 
@@ -194,7 +200,9 @@ class _Draft:
         return self.samples or bool(self.evaluators)
 
 
-def _join(drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None) -> tuple[Phase, ...]:
+def _join(
+    drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None, sessions: Sessions | None = None
+) -> tuple[Phase, ...]:
     """The phases with their attempts bound. An evaluation in a phase that asks no engine is made as the next phase
     that does would make it."""
     phases: list[Phase] = []
@@ -216,9 +224,9 @@ def _join(drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None
                 buffer=draft.buffer,
                 advantage=draft.advantage,
                 evaluators=draft.evaluators,
-                generate=_attempts(draft.generator, draft.agent, clients, renderer),
+                generate=_attempts(draft.generator, draft, clients, renderer, sessions),
                 score=draft.scorer if draft.generator.needs_engine else _unscored,
-                evaluation_generate=_attempts(evaluator, evaluating.agent, clients, renderer),
+                evaluation_generate=_attempts(evaluator, evaluating, clients, renderer, sessions),
                 evaluation_score=draft.scorer,
                 evaluation_sampling=evaluating.plan.sampling,
             )
@@ -227,11 +235,15 @@ def _join(drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None
     return tuple(phases)
 
 
-def _attempts(generator: Generator, agent: Agent | None, clients: EngineClient, renderer: Renderer | None) -> Generate:
+def _attempts(
+    generator: Generator, draft: _Draft, clients: EngineClient, renderer: Renderer | None, sessions: Sessions | None
+) -> Generate:
     if renderer is None:
         raise RequestError("the recipe has no model, so prompts cannot be rendered", mend="add a `model:` section")
     stops = renderer.stop_tokens
-    make = AttemptMaker(generator, GenerateContext(clients, renderer, RealClock(), agent=agent))
+    name = draft.plan.agent.name.rpartition(":")[2] if draft.plan.agent is not None else ""
+    context = GenerateContext(clients, renderer, RealClock(), agent=draft.agent, agent_name=name, sessions=sessions)
+    make = AttemptMaker(generator, context)
 
     async def generate(attempt: Attempt) -> Trajectory:
         return await make(replace(attempt, sampling=replace(attempt.sampling, stop_tokens=stops)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from miles_core.contracts.learning import Advantage
 from miles_core.contracts.lifecycle import RealClock
@@ -19,6 +19,9 @@ from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
 from miles_core.types.sampling import Sampling
 from miles_core.types.trajectory import Group, Trajectory
 from miles_core.weights.publication import publish
+
+if TYPE_CHECKING:
+    from miles_core.session.server import SessionServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,13 @@ class Ring:
     transport: Transport | None
     phases: tuple[Phase, ...]
     recorder: Recorder
+    sessions: SessionServer | None = None
+
+    async def close(self) -> None:
+        """End the sessions and all processes."""
+        if self.sessions is not None:
+            await self.sessions.stop()
+        await self.runtime.close()
 
     async def publish(self, version: int) -> None:
         """All engines run `version` when this returns. Without engines there is nothing to publish to."""

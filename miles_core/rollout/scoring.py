@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from miles_core.contracts.rollout import Reward
 from miles_core.errors import MilesError, PluginError
+from miles_core.rollout.agent import own_score
 from miles_core.rollout.together import is_our_end
 from miles_core.types.trajectory import Group, Score, Status, Trajectory
 
@@ -26,6 +27,7 @@ class Scorer:
     """reward = sum of weight x value over the rewards that have a verdict; None when one with a weight has none.
 
     A trajectory that failed or was aborted is not scored: it has no verdict. A reward of weight 0 is only measured.
+    The score that an agent gave itself stays on record, and counts only through the reward `agent`.
     """
 
     def __init__(self, rewards: Several[WeighedReward]) -> None:
@@ -40,7 +42,8 @@ class Scorer:
         judged: dict[str, Trajectory] = {}
         for place, trajectory in enumerate(finished):
             scores = {name: column[place] for name, column in columns.items()}
-            judged[trajectory.id] = trajectory.judged(self._combine(scores, trajectory), scores)
+            reward = self._combine(scores, trajectory)
+            judged[trajectory.id] = trajectory.judged(reward, {**own_score(trajectory), **scores})
         return group.replacing(tuple(judged.get(t.id, t) for t in group.trajectories))
 
     async def _ask(self, reward: WeighedReward, group: Group) -> list[Score | None]:

@@ -1,0 +1,35 @@
+"""The session service of a run: started only when a phase's generator runs an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from typing import TYPE_CHECKING
+
+from miles_core.contracts.engine import EngineClient
+from miles_core.contracts.lifecycle import RealClock
+from miles_core.contracts.model import Renderer
+from miles_core.errors import RequestError
+from miles_core.recipe.resolved import Plan
+from miles_core.recipe.rules import NEEDS_AGENT
+from miles_core.runtime.clients import RemoteEngine
+
+if TYPE_CHECKING:
+    from miles_core.session.server import SessionServer
+
+
+async def serve_sessions(
+    plan: Plan, clients: EngineClient, renderer: Renderer | None, engines: Several[RemoteEngine]
+) -> SessionServer | None:
+    """The service, listening on a free port of the loopback interface; None when the plan has no use for it."""
+    if not any(NEEDS_AGENT in phase.facts.capabilities.get("generator", ()) for phase in plan.phases):
+        return None
+    if renderer is None or plan.model_card is None or not engines:
+        raise RequestError("an agent's chat needs a model and an engine", mend="add `model:` and `engine:`")
+    from miles_core.session.server import SessionServer  # an HTTP server is imported by runs that serve one
+
+    contexts = [(await engine.capabilities()).context for engine in engines]
+    server = SessionServer(
+        clients, renderer, RealClock(), model=plan.model_card.name, context=min(plan.model_card.context, *contexts)
+    )
+    await server.start()
+    return server
