@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from miles_core.contracts.hook_api import HOOK_API_VERSION, keeps
 from miles_core.errors import Problem
-from miles_core.hookspecs import HOOK_API_VERSION
 from miles_core.host.allowed import AllowList
 from miles_core.host.known_bad import known_fault
 from miles_core.host.names import CORE_DISTRIBUTION
@@ -15,7 +14,6 @@ from miles_core.host.requirements import unmet_requirements
 from miles_core.host.scan import HOOK_API_GROUP, Index, InstalledPlugin
 
 INCOMPATIBLE, BLOCKED = "incompatible", "blocked"
-_API = re.compile(r"(\d+)\.(\d+)")
 
 
 class Objection(NamedTuple):
@@ -48,18 +46,16 @@ def hook_api_fault(plugin: InstalledPlugin, host: str = HOOK_API_VERSION) -> Pro
     """What is wrong with the hook API that the plugin declares; None when this host keeps it. MAJOR must be equal, and
     MINOR at most the host's; a plugin that declares none was written for 1.0."""
     declared = plugin.hook_api or "1.0"
-    match = _API.fullmatch(declared)
-    if match is None:
+    kept = keeps(declared, host)
+    if kept:
+        return None
+    if kept is None:
         return Problem(
             f"plugin {plugin.title} declares the hook API {declared!r}, expected one number MAJOR.MINOR",
             plugin.location,
             f'in its entry points, group {HOOK_API_GROUP}: "{host}" = "{plugin.module.partition(".")[0]}"',
         )
-    major, minor = map(int, match.groups())
-    host_major, host_minor = map(int, host.split("."))
-    if major == host_major and minor <= host_minor:
-        return None
-    newer = (major, minor) > (host_major, host_minor)
+    newer = [int(part) for part in declared.split(".")] > [int(part) for part in host.split(".")]
     upgrade = CORE_DISTRIBUTION if newer else plugin.distribution
     return Problem(
         f"plugin {plugin.title} was written for hook API {declared}, this host has {host}",

@@ -133,7 +133,7 @@ class _Hearing:
         for wish in unsure:
             self._settle(wish)
         for plugin, said in self.wishes.items():
-            said += self._implied(plugin.name, said)
+            said += self._implied(plugin.name, said, plugin.distribution)
         self._refuse_unknown(unsure)
 
     def core_verdict(self) -> Verdict:
@@ -179,10 +179,11 @@ class _Hearing:
             reasons = reasons_of([wish], None)
             self.nobodies += [Verdict(plugin.name, plugin, CONFLICT, reasons, (problem,)) for plugin in meant]
 
-    def _implied(self, name: str, wishes: Sequence[Wish]) -> list[Wish]:
-        """What is said of a plugin without naming it."""
+    def _implied(self, name: str, wishes: Sequence[Wish], distribution: str = "") -> list[Wish]:
+        """What is said of a plugin without naming it. What the core's own distribution brings along is no part of what
+        --no-plugins keeps out."""
         implied = []
-        if self.request.core_only:
+        if self.request.core_only and distribution != CORE_DISTRIBUTION:
             implied.append(Wish(COMMAND_LINE, NO_PLUGINS, name, BLOCKS))
         if self.request.replacing and not any(wish.level == ENVIRONMENT for wish in wishes):
             implied.append(Wish(ENVIRONMENT, self.request.replacing, name, LEAVES_OUT))

@@ -2,7 +2,7 @@
 
 Sources, strongest first:
 
-    command line   `--plugin X` enables, `--plugin no:X` blocks, `--no-plugins` blocks all
+    command line   `--plugin X` enables, `--plugin no:X` blocks, `--no-plugins` blocks all but the core's
     environment    MILES_PLUGINS=X,no:Y; a plain name in it (or none at all) leaves out what weaker sources enable
     project        miles.toml in the working folder: `[plugins] enable = [...]`, `disable = [...]`
     recipe         `plugins: [X, no:Y]`; a milesfile.py beside it is enabled by being there
