@@ -27,7 +27,7 @@ Select = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="NAME", help="Enable a plugin; no:NAME blocks one. May be repeated."),
 ]
-NoPlugins = Annotated[bool, typer.Option("--no-plugins", help="Nothing but what the core brings, whoever enables more.")]
+NoPlugins = Annotated[bool, typer.Option("--no-plugins", help="Only what the core brings, whoever enables more.")]
 RunsDir = Annotated[Path, typer.Option("--runs-dir", metavar="DIR", help="Where runs lie.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")]
 Plain = Annotated[bool, typer.Option("--plain", help="One line for each step instead of a live screen.")]
