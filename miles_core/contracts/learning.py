@@ -75,7 +75,7 @@ class Loss(Protocol[Tensor]):
     def needs_reference(self) -> bool: ...
 
     def weights(self, rows: Several[Row]) -> list[FloatArray]:
-        """The weight of each token, float32 [n] for each row, read where sampled. `rows` are those of one whole
+        """The weight of each token, float32 [n] for each row, 0 where not sampled. `rows` are those of one whole
         optimizer step: this is where the normaliser of the step is decided."""
         ...
 
@@ -88,5 +88,6 @@ class Correction(Protocol[Tensor]):
     """Importance weights for what remains of the mismatch between engine and trainer."""
 
     def correct(self, log_ratio: Tensor, row: Tensor) -> TokenTerms[Tensor]:
-        """`log_ratio` [T] = old log-prob (trainer) - rollout log-prob (engine), detached. `values` are the weights."""
+        """`log_ratio` [T] = old log-prob (trainer) - rollout log-prob (engine), detached. `values` are the weights,
+        detached: 1 where both agree, and a function of the token's own row alone."""
         ...

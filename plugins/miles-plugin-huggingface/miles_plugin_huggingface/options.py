@@ -12,6 +12,9 @@ PRINTABLE = "\n" + "".join(chr(code) for code in range(32, 127))
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<sep>")
 PAD, BOS, EOS, SEPARATOR = range(4)
 
+ROLES = ("system", "user", "assistant", "tool")
+"""Whose messages the renderers without a chat template read."""
+
 
 class HuggingFaceOptions(Options):
     path: str = Field(min_length=1, description="a directory (config.json, safetensors, tokenizer.json) or a hub id")

@@ -9,6 +9,8 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from miles_core import Message, Parsed
+from miles_plugin_huggingface.options import ROLES
+from miles_plugin_huggingface.text_tokens import text_ids
 
 TokenArray = npt.NDArray[np.int32]
 
@@ -44,7 +46,7 @@ class PlainRenderer:
         return str(self._tokenizer.decode(tokens.tolist(), skip_special_tokens=False))
 
     def encode(self, text: str) -> TokenArray:
-        return np.asarray(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+        return np.asarray(text_ids(self._tokenizer, text), dtype=np.int32)
 
     def _lines(self, messages: Sequence[Message]) -> list[int]:
         """Each message is tokenized alone, so that a longer conversation begins with the tokens of a shorter one."""
@@ -52,7 +54,9 @@ class PlainRenderer:
 
 
 def _content(message: Message) -> str:
-    content = message.get("content")
+    role, content = message.get("role"), message.get("content")
+    if role not in ROLES:
+        raise ValueError(f"there is no role {role!r}, expected one of {', '.join(ROLES)}")
     if not isinstance(content, str) or message.get("tool_calls"):
         raise ValueError("a model without a chat template reads messages of plain text only")
     return content

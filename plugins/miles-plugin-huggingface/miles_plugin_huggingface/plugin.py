@@ -15,6 +15,7 @@ def miles_model_specs() -> Iterable[Component]:
             factory="miles_plugin_huggingface.model:HuggingFaceModel",
             options="miles_plugin_huggingface.options:HuggingFaceOptions",
             summary="A model in a Hugging Face directory, or on the hub",
+            example={"path": "model"},
         ),
         Component(
             "scratch",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from miles_core import Message, Parsed
-from miles_plugin_huggingface.options import BOS, EOS, SEPARATOR, SPECIAL
+from miles_plugin_huggingface.options import BOS, EOS, ROLES, SEPARATOR, SPECIAL
 
 TokenArray = npt.NDArray[np.int32]
 
@@ -57,8 +57,10 @@ class ScratchRenderer:
     def _turns(self, messages: Sequence[Message]) -> list[int]:
         ids: list[int] = []
         for message in messages:
-            content = message.get("content")
+            role, content = message.get("role"), message.get("content")
+            if role not in ROLES:
+                raise ValueError(f"there is no role {role!r}, expected one of {', '.join(ROLES)}")
             if not isinstance(content, str) or message.get("tool_calls"):
                 raise ValueError("a model from scratch reads messages of plain text only")
-            ids += [*self.encode(content).tolist(), EOS if message.get("role") == "assistant" else SEPARATOR]
+            ids += [*self.encode(content).tolist(), EOS if role == "assistant" else SEPARATOR]
         return ids

@@ -20,6 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from miles_core import Message, Parsed, RequestError
+from miles_plugin_huggingface.text_tokens import text_ids
 
 TokenArray = npt.NDArray[np.int32]
 
@@ -78,7 +79,7 @@ class TemplateRenderer:
         return str(self._tokenizer.decode(tokens.tolist(), skip_special_tokens=False))
 
     def encode(self, text: str) -> TokenArray:
-        return np.asarray(self._tokenizer.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+        return np.asarray(text_ids(self._tokenizer, text), dtype=np.int32)
 
     def _text(self, messages: Sequence[Message], *, generation: bool) -> str:
         plain = [dict(message) for message in messages]

@@ -57,10 +57,10 @@ def does_not_depend_on_the_micro_batch(subject: ComponentSubject) -> None:
         "two calls with the same tensors gave different weights",
         "keep no state between calls and draw no random numbers",
     )
-    alone = [
-        tensors.array(_correct(component, tensors, LOG_RATIO[own], np.zeros(own.sum(), np.int64)).values)
-        for own in (place == ROWS for place in range(3))
-    ]
+    alone = []
+    for place in range(3):
+        own = LOG_RATIO[np.equal(ROWS, place)]
+        alone.append(tensors.array(_correct(component, tensors, own, np.zeros(len(own), np.int64)).values))
     expect(
         np.allclose(np.concatenate(alone), together, rtol=1e-5, atol=1e-6),
         "rows that are corrected one by one get other weights than rows corrected together",

@@ -1,0 +1,179 @@
+"""Checks of the kind `renderer`, and of the renderer that a `model` brings. See `contracts.model.Renderer`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from miles_core.testing.kit.check import Grade, check, expect
+from miles_core.testing.kit.rendering import Rendering, assistant, rendering_of, user
+from miles_core.testing.kit.subject import ComponentSubject
+from miles_core.types.sequence import TokenArray
+
+Trial = Callable[[ComponentSubject], None]
+
+
+def both(grade: Grade, promise: str) -> Callable[[Trial], Trial]:
+    """A check of renderers, and of models: theirs is held to the same."""
+
+    def register(function: Trial) -> Trial:
+        check("renderer", grade, promise)(function)
+        check("model", grade, f"Renderer: {promise[0].lower()}{promise[1:]}")(function)
+        return function
+
+    return register
+
+
+@both(Grade.SILVER, "Tokens are int32 [n] inside the vocabulary, and so are the stop tokens")
+def gives_tokens_of_the_vocabulary(subject: ComponentSubject) -> None:
+    rendering = rendering_of(subject)
+    renderer = rendering.renderer
+    stops = renderer.stop_tokens
+    expect(
+        isinstance(stops, tuple) and stops and all(isinstance(t, int) and 0 <= t < rendering.vocabulary for t in stops),
+        f"stop_tokens is {stops!r}, the vocabulary has {rendering.vocabulary} tokens",
+        "make stop_tokens a property that gives a tuple of at least one token id",
+    )
+    conversation = [user("2+2="), assistant("4")]
+    for what, tokens in (
+        ("render(...)", renderer.render(conversation)),
+        ("render(..., generation=False)", renderer.render(conversation, generation=False)),
+        ("bridge(...)", renderer.bridge(rendering.sampled("4"), [user("3+3=")])),
+        ('encode("4")', renderer.encode("4")),
+        ('encode("")', renderer.encode("")),
+    ):
+        _check_tokens(what, tokens, rendering.vocabulary)
+
+
+@both(Grade.GOLD, "decode(encode(text)) is the text, for every text that it takes")
+def decodes_what_it_encoded(subject: ComponentSubject) -> None:
+    rendering = rendering_of(subject)
+    for text in rendering.texts():
+        again = rendering.renderer.decode(rendering.renderer.encode(text))
+        expect(
+            again == text,
+            f"encode({text!r}) decodes to {again!r}",
+            "add no special tokens and normalise nothing in encode; raise ValueError for what has no tokens",
+        )
+
+
+@both(Grade.GOLD, "Rendering only appends: a longer conversation begins with the tokens of the shorter one")
+def renders_append_only(subject: ComponentSubject) -> None:
+    rendering = rendering_of(subject)
+    for messages in rendering.conversations():
+        whole = rendering.renderer.render(messages, generation=False)
+        for length in range(1, len(messages)):
+            before, following = messages[:length], messages[length]
+            if not rendering.expresses(before):
+                continue
+            _check_prefix(rendering, before, whole, generation=False)
+            # an answer that begins with a space may be tokenized together with what stands before it
+            if following["role"] == "assistant" and following["content"][:1].strip():
+                _check_prefix(rendering, before, whole, generation=True)
+
+
+@both(Grade.GOLD, "A bridge brings a finished turn to where rendering the whole conversation stands")
+def bridges_to_the_next_turn(subject: ComponentSubject) -> None:
+    rendering = rendering_of(subject)
+    renderer = rendering.renderer
+    question, following = [user("2+2=")], [user("3+3=")]
+    wanted = renderer.render([*question, assistant("4"), *following])
+    prompt = renderer.render(question)
+    written = not set(renderer.stop_tokens).isdisjoint(wanted.tolist())
+    for stop, title in ((True, "that ended with its stop token"), (False, "that was cut before its stop token")):
+        turn = np.concatenate([prompt, rendering.sampled("4", stop=stop)])
+        kept = turn.copy()
+        bridge = renderer.bridge(turn, following)
+        expect(np.array_equal(turn, kept), "bridge changed the tokens that it was given", "write into no input")
+        if not written:  # its format has no stop tokens: only the sampled one stands between
+            turn = turn[: len(turn) - stop]
+        reached = np.concatenate([turn, bridge])
+        expect(
+            np.array_equal(reached, wanted),
+            f"after a turn {title}, the bridge leads to {renderer.decode(reached)!r:.300}; the whole conversation is "
+            f"rendered as {renderer.decode(wanted)!r:.300}",
+            "append what the chat format writes between the sampled answer and the assistant's next token: close the "
+            "turn when it was cut, add the messages, open the next turn",
+        )
+
+
+@both(Grade.GOLD, "parse reads back what was sampled, without special tokens, and says whether it ended by itself")
+def parses_what_was_sampled(subject: ComponentSubject) -> None:
+    rendering = rendering_of(subject)
+    for text in (text for text in rendering.texts() if text == text.strip()):
+        for stop in (True, False):
+            parsed = rendering.renderer.parse(rendering.sampled(text, stop=stop))
+            content, role = parsed.message.get("content"), parsed.message.get("role")
+            expect(role == "assistant", f"parse gives the role {role!r}", "give a message of the role assistant")
+            expect(
+                (content or "") == text,
+                f"the sampled text {text!r} is read as {content!r}",
+                "decode the tokens before the stop token and leave special tokens out",
+            )
+            expect(
+                parsed.complete is stop,
+                f"complete is {parsed.complete!r} for an answer {'with' if stop else 'without'} a stop token",
+                "complete says whether one of stop_tokens was sampled",
+            )
+
+
+@both(Grade.GOLD, "What the format cannot express is refused with ValueError, never dropped silently")
+def refuses_what_it_cannot_express(subject: ComponentSubject) -> None:
+    renderer = rendering_of(subject).renderer
+    for title, message, trace in (
+        ("the role 'nobody'", {"role": "nobody", "content": "4"}, "nobody"),
+        ("a part of type 'smell'", {"role": "user", "content": [{"type": "smell", "smell": "x"}]}, None),
+        ("a message without content", {"role": "user"}, None),
+    ):
+        try:
+            tokens = renderer.render([message])
+        except ValueError:
+            continue
+        except Exception as error:
+            expect(False, f"{title} raised {type(error).__name__}: {error}", "raise ValueError that names what it is")
+        shown = renderer.decode(tokens)
+        expect(
+            trace is not None and trace in shown,
+            f"{title} is rendered as {shown!r:.200}",
+            "raise ValueError for every role and part that the format has no words for",
+        )
+
+
+@both(Grade.GOLD, "It is pure: the same from several threads at once, and each time")
+def is_pure(subject: ComponentSubject) -> None:
+    rendering = rendering_of(subject)
+    conversations = list(rendering.conversations())
+
+    def render(_: int) -> list[list[int]]:
+        return [rendering.renderer.render(messages).tolist() for messages in conversations]
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(render, range(8)))
+    expect(all(result == results[0] for result in results), "two calls gave different tokens", "keep no state")
+
+
+def _check_tokens(what: str, tokens: Any, vocabulary: int) -> None:
+    expect(
+        isinstance(tokens, np.ndarray) and tokens.dtype == np.int32 and tokens.ndim == 1,
+        f"{what} gave {getattr(tokens, 'dtype', type(tokens).__name__)} {getattr(tokens, 'shape', '')}",
+        "return np.asarray(ids, dtype=np.int32), also when there are none",
+    )
+    wrong = [token for token in tokens.tolist() if not 0 <= token < vocabulary]
+    expect(
+        not wrong, f"{what} gave the token {wrong[:1]}, the vocabulary has {vocabulary}", "render with its tokenizer"
+    )
+
+
+def _check_prefix(rendering: Rendering, before: list[Any], whole: TokenArray, *, generation: bool) -> None:
+    renderer = rendering.renderer
+    shorter = renderer.render(before, generation=generation)
+    expect(
+        np.array_equal(whole[: len(shorter)], shorter),
+        f"{len(before)} messages are {renderer.decode(shorter)!r:.200}; with the next ones they became "
+        f"{renderer.decode(whole)!r:.300}",
+        "render each message by itself, and leave out what depends on messages that follow (such as thoughts that a "
+        "template removes from earlier turns): a session's tokens cannot be changed afterwards",
+    )
