@@ -5,34 +5,66 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from miles_core.errors import Problem, RequestError
+from miles_core.errors import RequestError
 from miles_core.hookspecs import HOOK_API_VERSION
-from miles_core.host.archive import read_member
 from miles_core.host.scan import InstalledPlugin
+from miles_core.host.source import code_digest, package_folder, record_hash, working_tree
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class LockedPlugin:
-    """One enabled plugin as it was: the lines of `plugins.lock`. `record` is the sha256 of the wheel's RECORD file
-    ("" where there is none). Research code has an empty distribution and the sha256 of its source file."""
+    """One enabled plugin as it was: the lines of `plugins.lock`.
+
+    record    sha256 of the wheel's RECORD file ("" where there is none); of research code, of its source file
+    editable  installed from a source folder: `record` says nothing of its code, `code` and `commit` do
+    code      sha256 over the files of an editable plugin's package
+    commit    what its git checkout was at ("" without git); `dirty`: its package differed from that
+    options   sha256 of the options that the recipe gives to the plugin's components ("" when it uses none)
+    hook_api  the hook API that the plugin declares, "" when it declares none
+
+    Research code has an empty distribution. Format 1 has only name, distribution, version, record and editable.
+    """
 
     name: str
     distribution: str
     version: str
     record: str
     editable: bool = False
+    code: str = ""
+    commit: str = ""
+    dirty: bool = False
+    options: str = ""
+    hook_api: str = ""
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"{self.name} ({self.distribution or 'research code'})"
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock as it was read: the plugins in the order of enabling, the hook API of the core that enabled them."""
+
+    plugins: tuple[LockedPlugin, ...]
+    hook_api: str
+    format: int = FORMAT_VERSION
 
 
 def lock_plugin(plugin: InstalledPlugin) -> LockedPlugin:
-    """The line of an installed plugin."""
-    return LockedPlugin(plugin.name, plugin.distribution, plugin.version, _record_hash(plugin), plugin.editable)
+    """The line of an installed plugin, without what `lock_code` adds."""
+    record = record_hash(plugin)
+    return LockedPlugin(
+        plugin.name, plugin.distribution, plugin.version, record, plugin.editable, hook_api=plugin.hook_api
+    )
 
 
 def lock_source(name: str, file: Path | None) -> LockedPlugin:
@@ -41,14 +73,29 @@ def lock_source(name: str, file: Path | None) -> LockedPlugin:
     return LockedPlugin(name, distribution="", version="", record=digest, editable=True)
 
 
-def _record_hash(plugin: InstalledPlugin) -> str:
-    record = Path(plugin.location) / "RECORD"
-    if record.is_file():
-        return hashlib.sha256(record.read_bytes()).hexdigest()
-    if Path(plugin.location).parent.is_file():
-        content = read_member(plugin.location, "RECORD")
-        return hashlib.sha256(content).hexdigest() if content is not None else ""
-    return ""
+def lock_options(line: LockedPlugin, options: Iterable[tuple[str, Mapping[str, Any]]]) -> LockedPlugin:
+    """The line with the digest of what the recipe says: (`kind.name`, options as JSON data) of each of its components,
+    in any order."""
+    texts = sorted(json.dumps([name, dict(values)], sort_keys=True) for name, values in options)
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest() if texts else ""
+    return replace(line, options=digest)
+
+
+def lock_code(lines: Sequence[LockedPlugin], plugins: Sequence[InstalledPlugin]) -> tuple[LockedPlugin, ...]:
+    """The lines with what can be told of the code of editable ones: its digest, its commit and whether it was changed.
+
+    Asks git, so it is called once, when a run starts.
+    """
+    editable = {(each.distribution, each.name): each for each in plugins if each.editable and each.distribution}
+    return tuple(_with_code(line, editable.get((line.distribution, line.name))) for line in lines)
+
+
+def _with_code(line: LockedPlugin, plugin: InstalledPlugin | None) -> LockedPlugin:
+    if plugin is None:
+        return line
+    folder, tree = package_folder(plugin), working_tree(plugin)
+    code = code_digest(Path(folder)) if folder else ""
+    return replace(line, code=code, commit=tree.commit if tree else "", dirty=tree is not None and bool(tree.changed))
 
 
 def write_lock(file: Path, plugins: Sequence[LockedPlugin]) -> None:
@@ -63,40 +110,31 @@ def write_lock(file: Path, plugins: Sequence[LockedPlugin]) -> None:
     os.replace(partial, file)  # noqa: PTH105 (the atomic call, by its own name)
 
 
-def read_lock(file: Path) -> tuple[LockedPlugin, ...]:
-    """The plugins of a lock. Raises RequestError when the file is missing, damaged or of another format version."""
+def read_lock(file: Path) -> Lock:
+    """A lock of this or an older format. Raises RequestError when the file is missing, damaged or of another one."""
     try:
         content: Any = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise RequestError(f"cannot be read: {error.strerror}", where=str(file)) from error
     except ValueError as error:
         raise RequestError(f"is not JSON: {error}", where=str(file), mend="take the lock of a run's folder") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT_VERSION:
-        found = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise RequestError(f"has format {found!r}, expected {FORMAT_VERSION}", where=str(file))
+    found = content.get("format") if isinstance(content, dict) else type(content).__name__
+    if found not in READABLE:
+        expected = " or ".join(map(str, READABLE))
+        raise RequestError(
+            f"has format {found!r}, expected {expected}", where=str(file), mend="read it with the Miles that wrote it"
+        )
     try:
-        return tuple(LockedPlugin(**entry) for entry in content["plugins"])
+        plugins = tuple(_line(entry) for entry in content["plugins"])
+        return Lock(plugins, str(content["hook_api"]), int(content["format"]))
     except (KeyError, TypeError) as error:
         raise RequestError(f"lacks a field or has an unknown one: {error}", where=str(file)) from error
 
 
-def compare_locks(expected: Sequence[LockedPlugin], found: Sequence[LockedPlugin]) -> list[Problem]:
-    """How the plugins that are here differ from those of a lock; nothing when they are the same.
-
-    An editable plugin's RECORD says nothing of its code, so only its version is compared.
-    """
-    problems = []
-    here = {(plugin.distribution, plugin.name): plugin for plugin in found}
-    for wanted in expected:
-        plugin = here.pop((wanted.distribution, wanted.name), None)
-        label = f"{wanted.name} ({wanted.distribution or 'research code'})"
-        if plugin is None:
-            problems.append(Problem(f"plugin {label} {wanted.version} of the lock is not enabled here"))
-        elif plugin.version != wanted.version:
-            problems.append(Problem(f"plugin {label} is {plugin.version} here, {wanted.version} in the lock"))
-        elif plugin.record != wanted.record and not (plugin.editable and plugin.distribution):
-            problems.append(Problem(f"plugin {label} {wanted.version} has other files here than in the lock"))
-    problems += [Problem(f"plugin {plugin.name} {plugin.version} is not in the lock") for plugin in here.values()]
-    if [(p.distribution, p.name) for p in expected] != [(p.distribution, p.name) for p in found] and not problems:
-        problems.append(Problem("the plugins are enabled in another order than in the lock"))
-    return problems
+def _line(entry: Mapping[str, Any]) -> LockedPlugin:
+    line = LockedPlugin(**entry)
+    for field in fields(line):
+        value = getattr(line, field.name)
+        if not isinstance(value, bool if field.name in ("editable", "dirty") else str):
+            raise TypeError(f"{field.name} is {value!r}")
+    return line

@@ -13,14 +13,15 @@ import numpy as np
 import yaml
 
 from miles_core.contracts.component import BuildContext
-from miles_core.errors import MilesError, PluginError, Problem, RequestError
-from miles_core.host.lock import compare_locks, read_lock, write_lock
+from miles_core.errors import MilesError, RequestError
+from miles_core.host.lock import write_lock
 from miles_core.host.registry import Registry
 from miles_core.host.request import read_request, recipe_alone
 from miles_core.loop.assemble import assemble, rehearse, start_trainer
 from miles_core.loop.checkpoint import Checkpoints, Saved, restore
 from miles_core.loop.driver import Progress, drive
 from miles_core.loop.interruptible import wait_for
+from miles_core.loop.plugin_set import continue_with, plugin_set, refuse_drift
 from miles_core.loop.record import Recorder, read_evaluations
 from miles_core.loop.ring import Ring
 from miles_core.loop.summary import comparisons
@@ -76,13 +77,14 @@ def run(
     settings = [*set, *(f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in overrides.items())]
     request = read_request(plugins, no_plugins=no_plugins, environ=os.environ, folder=Path())
     plan, registry = load_plan(source, settings, request)
+    enabled = plugin_set(plan, registry)
     if locked is not None:
-        _refuse_drift(read_lock(locked), plan, locked)
+        refuse_drift(locked, enabled)
     rehearse(plan)
     folder = RunFolder.create(runs_dir, name or plan.name)
     with folder.claimed():
         folder.recipe.write_text(dump(plan.recipe))
-        write_lock(folder.lock, plan.plugins)
+        write_lock(folder.lock, enabled)
         return _go(plan, registry, folder, view, saved=None)
 
 
@@ -99,7 +101,7 @@ def resume(run: Path, *, view: View = "live") -> Run:
         if folder.read_status().get("state") == "done":
             raise RequestError("the run is done: there is nothing to resume", where=str(folder.path))
         plan, registry = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
-        _refuse_drift(read_lock(folder.lock), plan, folder.lock)
+        continue_with(folder.lock, plugin_set(plan, registry))
         saved = _checkpoints(plan, folder).latest()
         if saved is None:
             raise RequestError(
@@ -283,10 +285,3 @@ def _what_is_saved(plan: Plan, folder: RunFolder) -> str:
     if saved is None:
         return "no checkpoint was saved yet"
     return f"checkpoint of step {saved.step} is saved; continue with `miles resume {folder.path}`"
-
-
-def _refuse_drift(locked: Sequence[Any], plan: Plan, where: Path) -> None:
-    """Raises PluginError saying what differs between a lock and the plan's plugin set."""
-    differences = compare_locks(locked, plan.plugins)
-    if differences:
-        raise PluginError([Problem("the plugin set is another than the locked one", str(where)), *differences])

@@ -14,6 +14,7 @@ from miles_core.contracts.planning import RecipeFacts
 from miles_core.errors import MilesError, PluginError
 from miles_core.host.decide import Decision
 from miles_core.host.load import guarded
+from miles_core.host.lock import LockedPlugin, lock_options
 from miles_core.host.registry import Registry
 from miles_core.host.request import PluginRequest, recipe_alone
 from miles_core.host.scan import Index, scan
@@ -120,7 +121,7 @@ def _plan(
     choices = [phase for phase, _ in phases]
     everything = [*run.values(), *trackers, *(each for phase in choices for each in phase.all())]
     research = chooser.research.values()
-    locked = [lock_enabled(plugin) for plugin in registry.plugins]
+    lines = [*(lock_enabled(plugin) for plugin in registry.plugins), *(each.lock for each in research)]
     code = written_folders(document.folder, recipe.code, [*_folders(registry), *(each.folder for each in research)])
     data = written_recipe(name, recipe, run, trackers, choices, code, written_plugins(decision, registry))
     ref = {section: chosen.ref for section, chosen in run.items()}
@@ -128,7 +129,7 @@ def _plan(
         name=name,
         file=document.file,
         seed=recipe.seed,
-        plugins=(*locked, *(each.lock for each in research)),
+        plugins=tuple(lock_options(line, _options_of(line, everything)) for line in lines),
         phases=tuple(_phase_plan(phase, facts) for phase, facts in phases),
         runtime=ref["runtime"],
         trackers=tuple(each.ref for each in trackers),
@@ -153,6 +154,16 @@ def _plan(
 def _folders(registry: Registry) -> list[Path]:
     """Where the milesfile lies, if there is one."""
     return [Path(plugin.location).parent for plugin in registry.plugins if not plugin.distribution]
+
+
+def _options_of(line: LockedPlugin, everything: Sequence[Chosen]) -> list[tuple[str, Mapping[str, Any]]]:
+    """What the recipe says to the components of one plugin."""
+    whose = (line.distribution, line.name)
+    return [
+        (f"{each.kind}.{each.ref.name}", each.ref.options)
+        for each in everything
+        if (each.plugin.distribution, each.plugin.name) == whose
+    ]
 
 
 def _phase_plan(phase: PhaseChoice, facts: RecipeFacts) -> PhasePlan:
