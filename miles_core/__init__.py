@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "miles_core.errors": (
-        "MilesError PluginError Problem PublicationError RequestError RunError ValidationError WorkerDied"
+        "MilesDeprecationWarning MilesError PluginError Problem PublicationError RequestError RunError ValidationError WorkerDied"
     ),
     "miles_core.types.batch": "Batch Row",
     "miles_core.types.sampling": "NoiseKey Sampling",
@@ -40,8 +40,9 @@ _HOME = {
     "miles_core.contracts.transport": (
         "Delivery Form Precision TensorInfo Transport UpdateManifest UpdateTarget WeightSource WireTensor"
     ),
-    "miles_core.hookspecs": "HOOK_API_VERSION hookimpl",
+    "miles_core.hookspecs": "Deprecated HOOK_API_VERSION hookimpl hookspec",
     "miles_core.loop.api": "Run export resume run",
+    "miles_core.rollout.sequence_builder": "SequenceBuilder",
     "miles_core.weights.model_cache": "cache_root check_made make_once",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -281,6 +282,9 @@ if TYPE_CHECKING:
         WireTensor as WireTensor,
     )
     from miles_core.errors import (
+        MilesDeprecationWarning as MilesDeprecationWarning,
+    )
+    from miles_core.errors import (
         MilesError as MilesError,
     )
     from miles_core.errors import (
@@ -308,7 +312,13 @@ if TYPE_CHECKING:
         HOOK_API_VERSION as HOOK_API_VERSION,
     )
     from miles_core.hookspecs import (
+        Deprecated as Deprecated,
+    )
+    from miles_core.hookspecs import (
         hookimpl as hookimpl,
+    )
+    from miles_core.hookspecs import (
+        hookspec as hookspec,
     )
     from miles_core.loop.api import (
         Run as Run,
@@ -321,6 +331,9 @@ if TYPE_CHECKING:
     )
     from miles_core.loop.api import (
         run as run,
+    )
+    from miles_core.rollout.sequence_builder import (
+        SequenceBuilder as SequenceBuilder,
     )
     from miles_core.types.batch import (
         Batch as Batch,

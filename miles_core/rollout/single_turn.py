@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.engine import Finish, GenerateRequest, GenerateResult
 from miles_core.contracts.options import NoOptions
 from miles_core.contracts.rollout import Attempt, GenerateContext
-from miles_core.types.sequence import NO_VERSION, Sequence, Span, TokenArray
+from miles_core.rollout.sequence_builder import SequenceBuilder
+from miles_core.types.sequence import Sequence, TokenArray
 from miles_core.types.trajectory import Status, Trajectory
 
 STATUS_OF_FINISH = {
@@ -49,22 +48,7 @@ class SingleTurn:
 
 def sampled_sequence(prompt: TokenArray, result: GenerateResult, request: GenerateRequest, turn: int = 0) -> Sequence:
     """Prompt (masked) and output (sampled) of one request as one sequence."""
-    before, total = len(prompt), len(prompt) + len(result.tokens)
-    sampled = np.arange(total) >= before
-    logprobs = np.zeros(total, np.float32)
-    logprobs[before:] = result.logprobs
-    versions = np.full(total, NO_VERSION, np.int32)
-    spans = []
-    for span in result.spans:
-        start, stop = before + span.start, before + span.stop
-        versions[start:stop] = span.version
-        temperature = request.sampling.temperature
-        spans.append(Span(start, stop, span.version, result.engine, request.id, turn, temperature))
-    return Sequence(
-        tokens=np.concatenate([prompt, result.tokens]).astype(np.int32),
-        sampled=sampled,
-        logprobs=logprobs,
-        versions=versions,
-        spans=tuple(spans),
-        routing=result.routing,
-    )
+    row = SequenceBuilder()
+    row.add(prompt)
+    row.add_sampled(request, result, turn)
+    return row.build()
