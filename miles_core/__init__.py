@@ -13,7 +13,8 @@ __version__ = "0.1.0"
 
 _HOME = {
     "miles_core.errors": (
-        "MilesDeprecationWarning MilesError PluginError Problem PublicationError RequestError RunError ValidationError WorkerDied"
+        "MilesDeprecationWarning MilesError PluginError Problem PublicationError RequestError RunError ValidationError "
+        "WorkerDied"
     ),
     "miles_core.types.batch": "Batch Row",
     "miles_core.types.sampling": "NoiseKey Sampling",

@@ -59,6 +59,11 @@ class PluginError(MilesError):
     exit_code = EXIT_PLUGIN
 
 
+class MilesDeprecationWarning(FutureWarning):
+    """A plugin uses a hook or an argument that goes away: says what to use instead and when it is removed. Shown by
+    default, like every FutureWarning, since whoever reads it can tell the author."""
+
+
 class RunError(MilesError):
     """The work itself failed: a worker died, a disk filled, a number became NaN. Exit code 1."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from miles_core.contracts.component import Component, ComponentRef
 from miles_core.errors import PluginError, RequestError
+from miles_core.host.call_trace import HookCall, HookTrace
 from miles_core.host.decide import NAMING_CONVENTION
 from miles_core.host.events import EventCaller, Listener, ListenerUse
 from miles_core.host.metadata import normalise
@@ -66,13 +67,37 @@ class Registry:
         listeners: Mapping[str, Sequence[Listener]],
         failed: Sequence[InstalledPlugin] = (),
         off: Sequence[Verdict] = (),
+        *,
+        events: Mapping[str, Sequence[str]] | None = None,
+        calls: Sequence[HookCall] = (),
     ) -> None:
         self.index = index
         self.plugins = tuple(plugins)
         self.failed = tuple(failed)
         self._off = tuple(off)
         self._components = tuple(components)
-        self._events = EventCaller(listeners)
+        self._calls = tuple(calls)
+        self._events = EventCaller(events or {}, listeners)
+
+    @property
+    def events(self) -> Mapping[str, tuple[str, ...]]:
+        """Every event that listeners may hear, the enabled plugins' own included, and its facts."""
+        return self._events.events
+
+    def watch(self, *, strict: bool = False, trace: HookTrace | None = None) -> None:
+        """How the events of a run are told: `strict` raises the first failure of a listener; `trace` gets a line for
+        each hook call, those of registration at once."""
+        self._events.strict = strict
+        self._events.trace = trace
+        if trace is not None:
+            for call in self._calls:
+                trace.write(call)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a registry does not travel to another process: send the ComponentRefs of what is built there, or the "
+            "resolved plugin set (a plan has both)"
+        )
 
     def emit(self, name: str, /, **facts: Any) -> None:
         """Tell every implementation of `miles_<name>`; one that raises is logged and counted, the others go on."""
@@ -131,17 +156,20 @@ class Registry:
                 missing = UnknownComponent(
                     f"{kind} {name!r} is provided by {plugin.distribution} {plugin.version}, which "
                     f"{verdict.off_because if verdict else 'is not enabled'}",
-                    mend=verdict.way_back if verdict else f'add "{plugin.name}" to plugins:',
+                    mend=verdict.way_back if verdict else _enabling(plugin),
                 )
                 missing.guess, missing.provider = True, plugin
                 return missing
         here = sorted({each.component.name for each in self.components(kind)})
         guess = self._guess(kind, plain, here)
+        silent = [each for each in self._off if each.plugin is None or not each.plugin.provides]  # it may be theirs
+        blocked = "".join(f"; not enabled: {each.name}, which {each.off_because}" for each in silent)
         possibly = f"pip install {NAMING_CONVENTION}{normalise(plain)}"
-        blocked = "".join(f"; not enabled: {each.name}, which {each.off_because}" for each in self._off)
+        get_it = (
+            silent[0].way_back if silent else f"enable or install the plugin that provides it, possibly: {possibly}"
+        )
         error = UnknownComponent(
-            f"there is no {kind} {name!r}; enabled: {', '.join(here) or 'none'}{blocked}",
-            mend=guess or f"enable or install the plugin that provides it, possibly: {possibly}",
+            f"there is no {kind} {name!r}; enabled: {', '.join(here) or 'none'}{blocked}", mend=guess or get_it
         )
         error.guess = bool(guess or blocked)
         return error
@@ -157,8 +185,22 @@ class Registry:
         return self._near_not_enabled(kind, plain)
 
     def _near_not_enabled(self, kind: str, plain: str) -> str:
-        owners = {name: p for p in self.index.plugins if p not in self.plugins for name in p.provides}
-        near = difflib.get_close_matches(f"{kind}.{plain}", [n for n in owners if n.startswith(f"{kind}.")], n=1)
+        prefix = f"{kind}."
+        owners = {
+            name.removeprefix(prefix): plugin
+            for plugin in self.index.plugins
+            if plugin not in self.plugins
+            for name in plugin.provides
+            if name.startswith(prefix)
+        }
+        near = difflib.get_close_matches(plain, owners, n=1)
         if not near:
             return ""
-        return f'did you mean {near[0].partition(".")[2]!r}? Then add "{owners[near[0]].name}" to plugins:'
+        owner = owners[near[0]]
+        verdict = next((each for each in self._off if each.plugin == owner), None)
+        return f"did you mean {near[0]!r}? Then {verdict.way_back if verdict else _enabling(owner)}"
+
+
+def _enabling(plugin: InstalledPlugin) -> str:
+    """How to enable a plugin that nobody keeps out."""
+    return f'add "{plugin.name}" to plugins:'

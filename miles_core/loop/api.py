@@ -241,7 +241,7 @@ def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: LiveView,
         steps=plan.steps,
         listeners=[live],
         trackers=[_tracker(ref, plan, folder) for ref in plan.trackers],
-        hooks=registry.emit,
+        hooks=registry,
         evaluations=evaluations,
     )
 

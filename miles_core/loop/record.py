@@ -7,17 +7,16 @@ plugins' event hooks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterator, Mapping
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from miles_core.contracts.lifecycle import RealClock
+from miles_core.contracts.lifecycle import EventSink, RealClock
 from miles_core.contracts.observing import Evaluation, Evaluator, Tracker
 from miles_core.contracts.rollout import Data, Discard
-from miles_core.host.events import EVENTS
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.jsonl import JsonLines
 from miles_core.observe.statistics import mean_and_interval
@@ -33,6 +32,13 @@ class Listener(Protocol):
     def on(self, name: str, facts: Mapping[str, Any]) -> None: ...
 
 
+class Hooks(EventSink, Protocol):
+    """Tells the plugins' event hooks of `events`, the names that there are."""
+
+    @property
+    def events(self) -> Container[str]: ...
+
+
 class Recorder:
     """Is the run's EventSink. `hooks` calls the plugins' event hooks, isolated from each other."""
 
@@ -44,7 +50,7 @@ class Recorder:
         steps: int,
         listeners: Several[Listener] = (),
         trackers: Several[Tracker] = (),
-        hooks: Callable[..., None] | None = None,
+        hooks: Hooks | None = None,
         evaluations: Several[Evaluation] = (),
     ) -> None:
         self.folder = folder
@@ -171,8 +177,8 @@ class Recorder:
     def _tell(self, name: str, facts: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
         for listener in self._listeners:
             listener.on(name, {**facts, **(extra or {})})
-        if self._hooks is not None and name in EVENTS:
-            self._hooks(name, run=self._run, **facts)
+        if self._hooks is not None and name in self._hooks.events:
+            self._hooks.emit(name, **{**facts, "run": self._run})
 
 
 def read_evaluations(events: Several[Mapping[str, Any]]) -> list[Evaluation]:

@@ -1,0 +1,39 @@
+"""What a component may declare of itself: `Component(…, capabilities=frozenset({"needs-gpu"}))`.
+
+The words are few and each is read by somebody; `miles plan` and `miles plugins show` print all of them. A word that is
+not here is refused at registration, with the nearest one, except a plugin's own, which begins with `x-`: nobody but
+listings and the options models' `check` (through `RecipeFacts.capabilities`) reads those.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from miles_core.contracts.component import KINDS
+
+NO_ENGINE = "no-engine"
+NEEDS_AGENT = "needs-agent"
+NEEDS_GPU = "needs-gpu"
+NEEDS = "needs-"
+OWN = "x-"
+
+CAPABILITIES: Mapping[str, str] = {
+    NO_ENGINE: "generator, rollout: asks no engine for tokens. Read by a recipe's rules and by whoever starts engines",
+    NEEDS_GPU: "cannot work without a GPU. Read by the plan, which warns where this machine shows none",
+    "shared-prefix": "engine, trainer: computes what the trajectories of a group have in common once. Shown",
+    "token-exact": "agent, generator: trains on exactly the tokens that were sampled, none is encoded again. Shown",
+    "async": "rollout, schedule, reward: works beside the trainer instead of in turn with it. Shown",
+    "multi-process": "engine, trainer: one component is several processes. Shown",
+    **{
+        f"{NEEDS}{kind}": f"cannot work without a {kind}. Read by the rules of a recipe, which refuse it without one"
+        for kind in KINDS
+    },
+}
+"""Every capability: who declares it, what it says, and who reads it."""
+
+
+def unknown_capabilities(declared: Iterable[str]) -> dict[str, str]:
+    """Those that are not in the vocabulary and not a plugin's own, each with the nearest that is ("": none is near)."""
+    unknown = sorted(each for each in declared if each not in CAPABILITIES and not each.startswith(OWN))
+    return {each: next(iter(difflib.get_close_matches(each, CAPABILITIES, n=1)), "") for each in unknown}
