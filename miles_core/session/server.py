@@ -62,7 +62,9 @@ class SessionServer:
 
     async def start(self) -> None:
         """Raises RequestError when the port cannot be had."""
-        listening = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        # asyncio turns Nagle's delay off, 40 ms a reply, only where the protocol is named
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((self._host, self._port))

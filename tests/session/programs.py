@@ -1,7 +1,8 @@
 """Random programs of a harness against the pure core, with an independent log of what the engine returned.
 
 The player speaks through JSON, as a harness does, keeps its own history and its own expectation, and knows nothing of
-trees. The engine is a function of a seeded generator; what it returns is put down in plain tuples before the core sees it.
+trees. The engine is a function of a seeded generator; what it returns is put down in plain tuples before the core sees
+it.
 """
 
 from __future__ import annotations
@@ -75,7 +76,6 @@ class Player:
         if self.asked:
             self.call(self.asked, again=True)
 
-
     def edit(self) -> None:
         """Change something in the past, and go on."""
         if not self.history:
@@ -83,7 +83,9 @@ class Player:
         place = self.rng.randrange(len(self.history))
         edited = [dict(message) for message in self.history]
         content = edited[place]["content"]
-        edited[place]["content"] = (content[0]["text"] if isinstance(content, list) and content else content or "") + "!"
+        edited[place]["content"] = (
+            content[0]["text"] if isinstance(content, list) and content else content or ""
+        ) + "!"
         self.expect("history_diverged", [*edited, self.message("user")], place)
 
     def drop(self) -> None:

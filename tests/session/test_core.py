@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
 from programs import STEPS, Player
 
 TURNS = 20_000

@@ -282,5 +282,5 @@ def _letters(request: GenerateRequest) -> Answer:
 def _spans(versions: Several[int]) -> tuple[VersionSpan, ...]:
     """Runs of equal versions."""
     edges = [place for place in range(len(versions)) if not place or versions[place] != versions[place - 1]]
-    ends = [*edges[1:], len(versions)]
+    ends = [*edges[1:], len(versions)] if edges else []
     return tuple(VersionSpan(versions[start], start, stop) for start, stop in zip(edges, ends, strict=True))

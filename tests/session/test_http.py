@@ -1,0 +1,339 @@
+"""The official client against a served session, and what bad clients are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import openai
+import pytest
+from serving import check_against_log, client_of, served, user
+
+from miles_core import MilesError, PauseMode, Sampling
+from miles_core.session.store import Limits
+from miles_core.testing import ScriptedEngine, make_attempt
+
+
+async def call(address, method="POST", path="/chat/completions", **options):
+    """A plain HTTP call: status, body, headers."""
+    headers = {"Authorization": f"Bearer {address.api_key}", **options.pop("headers", {})}
+    async with (
+        aiohttp.ClientSession() as http,
+        http.request(method, address.base_url + path, headers=headers, **options) as response,
+    ):
+        return response.status, await response.json(content_type=None), response.headers
+
+
+async def test_the_official_client_talks_several_turns_and_every_token_is_kept():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        client = client_of(address)
+        messages = [{"role": "developer", "content": "be kind"}, user("hello")]
+        for turn in range(5):
+            completion = await client.chat.completions.create(model="any", messages=messages)
+            choice = completion.choices[0]
+            assert (choice.finish_reason, choice.message.role) == ("stop", "assistant")
+            assert completion.usage.completion_tokens == len(engine.log[-1].tokens)
+            assert completion.usage.prompt_tokens == len(engine.log[-1].prompt)
+            messages += [choice.message.model_dump(), user(f"and {turn}?")]
+        collected = await server.collect(address.api_key)
+    (sequence,) = collected.sequences
+    check_against_log(sequence, engine.log)
+    assert (collected.turns, collected.truncated, collected.text) == (5, False, choice.message.content)
+    assert len({exchange.request.affinity for exchange in engine.log}) == 1
+
+
+async def test_a_streamed_answer_is_the_same_turn_and_ends_with_its_usage():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        plain, streamed = (await server.open(make_attempt()) for _ in range(2)), None
+        plain, streamed = [address async for address in plain]
+        whole = await client_of(plain).chat.completions.create(model="m", messages=[user("hi")])
+        stream = await client_of(streamed).chat.completions.create(
+            model="m", messages=[user("hi")], stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
+        assert (
+            "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole.choices[0].message.content
+        )
+        assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+        assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage
+        collected = [await server.collect(address.api_key) for address in (plain, streamed)]
+    for each, exchange in zip(collected, engine.log, strict=True):
+        check_against_log(each.sequences[0], [exchange])
+
+
+async def test_token_fields_are_returned_when_asked_for():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        completion = await client_of(address).chat.completions.create(
+            model="m",
+            messages=[user("hi")],
+            logprobs=True,
+            extra_body={
+                "return_token_ids": True,
+                "return_tokens_as_token_ids": True,
+                "cache_salt": "x",
+                "metadata": {},
+            },
+        )
+    (exchange,) = engine.log
+    choice = completion.choices[0]
+    assert tuple(completion.prompt_token_ids) == tuple(choice.prompt_token_ids) == exchange.prompt
+    assert tuple(choice.token_ids) == exchange.tokens
+    assert [each.token for each in choice.logprobs.content] == [f"token_id:{token}" for token in exchange.tokens]
+    assert tuple(each.logprob for each in choice.logprobs.content) == exchange.logprobs
+
+
+async def test_sampling_is_the_recipes_unless_the_agent_may_change_it():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt(sampling=Sampling(0.9, 12, stop_tokens=(0,))))
+        client = client_of(address)
+        for options in (
+            {},
+            {"max_tokens": 3},
+            {"max_completion_tokens": 500, "temperature": 0.25},
+            {"seed": 7, "top_p": 0.5, "presence_penalty": 0.0, "extra_body": {"top_k": 40}},
+        ):
+            await client.chat.completions.create(model="m", messages=[user("hi")], **options)
+        collected = await server.collect(address.api_key)
+    asked = [(e.request.sampling.temperature, e.request.sampling.max_new_tokens) for e in engine.log]
+    assert asked == [(0.9, 12), (0.9, 3), (0.25, 12), (0.9, 12)]
+    assert engine.log[3].request.sampling.top_p == 1.0
+    assert len({e.request.noise.digest() for e in engine.log}) == 4  # a turn that is asked again is sampled anew
+    assert collected.sequences[0].spans[0].temperature == 0.9
+    assert collected.facts["ignored"] == {"top_p": 1, "top_k": 1}
+    assert collected.facts["dropped_turns"] == 3
+    check_against_log(collected.sequences[0], engine.log[3:])
+
+
+async def test_a_turn_never_outgrows_the_context():
+    async with served(ScriptedEngine(["abcdefgh", "x"], context=21), context=21) as server:
+        address = await server.open(make_attempt())
+        client = client_of(address)
+        first = await client.chat.completions.create(model="m", messages=[user("123456")])
+        messages = [user("123456"), first.choices[0].message.model_dump(), user("12")]
+        cut = await client.chat.completions.create(model="m", messages=messages)
+        assert (cut.choices[0].finish_reason, cut.choices[0].message.content) == ("length", "x")
+        assert (await server.collect(address.api_key)).truncated
+        with pytest.raises(openai.BadRequestError) as error:
+            other = await server.open(make_attempt())
+            await client_of(other).chat.completions.create(model="m", messages=[user("1" * 30)])
+        assert error.value.code == "context_length_exceeded"
+
+
+async def test_a_cut_turn_cannot_be_continued_but_asked_again():
+    engine = ScriptedEngine(["abcdef", "ab"])
+    async with served(engine) as server:
+        address = await server.open(make_attempt(sampling=Sampling(max_new_tokens=4, stop_tokens=(0,))))
+        client = client_of(address)
+        first = await client.chat.completions.create(model="m", messages=[user("hi")])
+        assert first.choices[0].finish_reason == "length"
+        longer = [user("hi"), first.choices[0].message.model_dump(), user("go on")]
+        with pytest.raises(openai.ConflictError) as error:
+            await client.chat.completions.create(model="m", messages=longer)
+        assert error.value.code == "turn_truncated"
+        again = await client.chat.completions.create(model="m", messages=[user("hi")])
+        assert again.choices[0].finish_reason == "stop"
+        check_against_log((await server.collect(address.api_key)).sequences[0], engine.log[1:])
+
+
+async def test_a_history_that_edits_the_past_is_told_where():
+    async with served() as server:
+        address = await server.open(make_attempt())
+        client = client_of(address, max_retries=2)
+        completion = await client.chat.completions.create(model="m", messages=[user("hello there")])
+        edited = {**completion.choices[0].message.model_dump(), "content": "something else"}
+        with pytest.raises(openai.ConflictError) as error:
+            await client.chat.completions.create(model="m", messages=[user("hello there"), edited, user("x")])
+        assert "message 1 (assistant): `content` differs" in error.value.message
+        assert "'something else'" in error.value.message
+        assert server.store.faults["history_diverged"] == 1  # the client was told not to retry
+
+
+BAD = {
+    "malformed_json": {"data": b'{"messages": ['},
+    "invalid_request": {"json": {"messages": "hi"}},
+    "unknown_role": {"json": {"messages": [{"role": "wizard", "content": "x"}]}},
+    "tool_result_without_call": {
+        "json": {"messages": [user("x"), {"role": "tool", "tool_call_id": "1", "content": "y"}]}
+    },
+    "nothing_to_answer": {"json": {"messages": [user("x"), {"role": "assistant", "content": "y"}]}},
+    "not_renderable": {"json": {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}},
+    "unsupported_n": {"json": {"messages": [user("x")], "n": 2}},
+    "unsupported_stop": {"json": {"messages": [user("x")], "stop": ["\n"]}},
+    "unsupported_tools": {"json": {"messages": [user("x")], "tools": [{"type": "function"}]}},
+}
+
+
+@pytest.mark.parametrize("code", BAD)
+async def test_a_bad_request_is_refused_in_the_clients_own_shape(code):
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        status, body, headers = await call(address, **BAD[code])
+        assert (status, body["error"]["code"], headers["x-should-retry"]) == (400, code, "false")
+        assert body["error"]["type"] == "invalid_request_error" and len(body["error"]["message"]) > 10
+        assert not engine.log and not (await server.collect(address.api_key)).sequences
+        assert server.store.faults == {code: 1}
+        status, body, _ = await call(address, json={"messages": [user("x")]})
+        assert status == 200
+
+
+@pytest.mark.parametrize(
+    "more", [{"temperature": "hot"}, {"temperature": -1}, {"max_tokens": 0}, {"seed": True}, {"stream": 1}]
+)
+async def test_values_of_the_wrong_type_are_named(more):
+    async with served() as server:
+        address = await server.open(make_attempt())
+        status, body, _ = await call(address, json={"messages": [user("x")], **more})
+        assert status == 400 and f"`{next(iter(more))}`" in body["error"]["message"]
+
+
+async def test_deeply_nested_json_and_odd_text_do_not_break_it():
+    async with served() as server:
+        address = await server.open(make_attempt())
+        assert (await call(address, data=b"[" * 100_000))[0] == 400
+        assert (await call(address, data=b'{"messages": [{"role": "user", "content": "\\ud800"}]}'))[0] == 400
+        assert (await call(address, json={"messages": [user("x")]}))[0] == 200
+
+
+async def test_a_body_that_is_too_large_is_refused_without_being_kept():
+    async with served(limits=Limits(body_bytes=1_000_000)) as server:
+        address = await server.open(make_attempt())
+        status, body, _ = await call(address, data=b"x" * 10_000_000)
+        assert (status, body["error"]["code"]) == (413, "body_too_large")
+        assert (await call(address, json={"messages": [user("x")]}))[0] == 200
+
+
+async def test_a_session_answers_only_to_its_own_key(caplog):
+    caplog.set_level("DEBUG")
+    async with served() as server:
+        address = await server.open(make_attempt())
+        client = client_of(address)
+        await client.chat.completions.create(model="m", messages=[user("hi")])
+        with pytest.raises(openai.AuthenticationError) as error:
+            await client.with_options(api_key="wrong").chat.completions.create(model="m", messages=[user("hi")])
+        assert error.value.code == "invalid_api_key"
+        status, _, _ = await call(
+            address, json={"messages": [user("hi")]}, headers={"Authorization": "", "x-api-key": address.api_key}
+        )
+        assert status == 200
+        await server.close(address.api_key)
+        await server.close(address.api_key)
+        with pytest.raises(openai.APIStatusError) as gone:
+            await client.chat.completions.create(model="m", messages=[user("hi")])
+        assert (gone.value.status_code, gone.value.code) == (410, "session_gone")
+        with pytest.raises(MilesError, match="closed"):
+            await server.collect(address.api_key)
+        assert address.api_key not in repr(address)
+    ours = [record for record in caplog.records if record.name.startswith(("miles", "uvicorn"))]
+    assert not any(address.api_key in record.getMessage() for record in ours)
+
+
+async def test_any_prefix_the_models_and_the_health():
+    async with served() as server:
+        address = await server.open(make_attempt())
+        root = address.base_url.removesuffix("/v1")
+        for prefix in ("/v1", "/sessions/abc/v1", "/a/b/c/v1", ""):
+            client = openai.AsyncOpenAI(base_url=root + prefix, api_key=address.api_key, max_retries=0)
+            await client.chat.completions.create(model="m", messages=[user("hi")])
+        models = await client.models.list()
+        assert (models.data[0].id, models.data[0].max_model_len) == ("tiny", 4096)
+        status, body, _ = await call(address, "GET", "/health")
+        assert (status, body) == (200, {"status": "ok", "sessions": 1})
+        assert (await call(address, "GET"))[0] == 405
+        assert (await call(address, path="/embeddings"))[0] == 404
+
+
+async def test_a_client_that_leaves_cancels_its_generation_and_leaves_no_half_turn():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        engine.hang()
+        leaving = asyncio.create_task(call(address, json={"messages": [user("hi")]}))
+        while not engine.log:
+            await asyncio.sleep(0.01)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        while (await engine.stats()).running:
+            await asyncio.sleep(0.01)
+        assert not (await server.collect(address.api_key)).sequences
+        engine.hang(False)
+        await client_of(address).chat.completions.create(model="m", messages=[user("hi")])
+        check_against_log((await server.collect(address.api_key)).sequences[0], engine.log[1:])
+        assert server.store.faults["client_left"] == 1
+
+
+async def test_concurrent_calls_of_one_session_wait_for_each_other():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        client = client_of(address)
+        await asyncio.gather(*(client.chat.completions.create(model="m", messages=[user("hi")]) for _ in range(8)))
+        collected = await server.collect(address.api_key)
+        assert len(engine.log) == 8 and collected.facts["dropped_turns"] == 7
+        check_against_log(collected.sequences[0], engine.log[-1:])
+
+
+async def test_an_aborted_turn_may_be_asked_again():
+    engine = ScriptedEngine(["abcdefgh", "xy"])
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        engine.hang()
+        asking = asyncio.create_task(call(address, json={"messages": [user("hi")]}))
+        while not engine.log:
+            await asyncio.sleep(0.01)
+        await engine.pause(PauseMode.ABORT)
+        engine.hang(False)
+        status, body, headers = await asking
+        assert (status, body["error"]["code"], headers["x-should-retry"]) == (503, "generation_aborted", "true")
+        await engine.resume()
+        await client_of(address).chat.completions.create(model="m", messages=[user("hi")])
+        check_against_log((await server.collect(address.api_key)).sequences[0], engine.log[1:])
+
+
+@pytest.mark.parametrize("how", ["die", "drop_logprobs", "go_back"])
+async def test_a_broken_engine_is_told_to_the_client_and_to_whoever_watches(how):
+    engine = ScriptedEngine(version=5)
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        client = client_of(address)
+        first = await client.chat.completions.create(model="m", messages=[user("hi")])
+        watching = asyncio.create_task(server.watch(address.api_key))
+        await asyncio.sleep(0)
+        engine.die() if how == "die" else engine.drop_logprobs() if how == "drop_logprobs" else engine.go_back(3)
+        longer = [user("hi"), first.choices[0].message.model_dump(), user("go on")]
+        with pytest.raises(openai.InternalServerError) as error:
+            await client.chat.completions.create(model="m", messages=longer)
+        assert (error.value.status_code, error.value.code) == (502, "engine_failed")
+        with pytest.raises(MilesError, match="died" if how == "die" else "broke its contract"):
+            await watching
+        collected = await server.collect(address.api_key)
+        check_against_log(collected.sequences[0], engine.log[:1])  # as it was
+
+
+async def test_closing_a_session_ends_its_calls():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        engine.hang()
+        asking = asyncio.create_task(call(address, json={"messages": [user("hi")]}))
+        while not engine.log:
+            await asyncio.sleep(0.01)
+        await server.close(address.api_key)
+        status, body, _ = await asking
+        assert (status, body["error"]["code"]) == (410, "session_gone")
+        assert (await engine.stats()).running == 0
+
+
+async def test_the_answer_is_json_that_any_client_reads():
+    async with served() as server:
+        address = await server.open(make_attempt())
+        _, body, _ = await call(address, json={"messages": [user("hi")], "model": "mine"})
+        assert json.loads(json.dumps(body)) == body and body["model"] == "mine"
+        assert body["choices"][0]["message"].keys() == {"role", "content"}
