@@ -11,7 +11,7 @@ from miles_core.host.metadata import normalise
 from miles_core.host.scan import Index
 
 _SHAPE = re.compile(r"[A-Za-z]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-LONGEST = 40
+LONGEST = 30
 """Characters of a name: generated lines stay within their length."""
 
 

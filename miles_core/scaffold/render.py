@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 
 import miles_core
@@ -39,9 +38,11 @@ def class_problems(kind: str, names: Names) -> list[Problem]:
     found = {word for text in kind_texts(kind).values() for word in re.findall(r"\b\w*Xyz\w*\b", text)}
     classes = sorted(names_in(word, names) for word in found)
     return [
-        Problem(f"the name would make a class {each!r}, which Python or miles_core has already", "NAME", "choose another")
+        Problem(
+            f"the name would make a class {each!r}, which Python or miles_core has already", "NAME", "choose another"
+        )
         for each in classes
-        if keyword.iskeyword(each) or each in miles_core.__all__
+        if each in miles_core.__all__
     ]
 
 

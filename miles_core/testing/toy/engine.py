@@ -104,8 +104,9 @@ class ToyEngine:
     async def begin_update(self, manifest: UpdateManifest) -> None:
         if self._update is not None or self._paused is None:
             raise RunError(f"engine {self._name!r} is not paused, or has an update open")
-        if manifest.form is Form.TENSORS and [(t.name, t.shape) for t in manifest.tensors] != [(TENSOR, (VOCABULARY,))]:
-            raise RunError(f"the toy model has one tensor {TENSOR!r} [{VOCABULARY}], the update has {manifest.tensors}")
+        brings = [(tensor.name, tensor.shape, tensor.dtype) for tensor in manifest.tensors]
+        if manifest.form is Form.TENSORS and brings != [(TENSOR, (VOCABULARY,), "float32")]:
+            raise RunError(f"the toy engine takes one float32 tensor {TENSOR!r} [{VOCABULARY}], an update has {brings}")
         self._update, self._staged = manifest, None
 
     async def load(self, delivery: Delivery) -> None:

@@ -34,7 +34,7 @@ class ToyAdvantage:
 
 
 class ToyLoss:
-    """-advantage x log-prob; every sampled token of the step weighs the same."""
+    """-advantage x log-prob x importance weight; every sampled token of the step weighs the same."""
 
     needs_rollout_logprobs = False
     needs_reference = False
@@ -47,4 +47,4 @@ class ToyLoss:
         return [(row.sequence.sampled / np.float32(max(total, 1))).astype(np.float32) for row in rows]
 
     def per_token(self, inputs: LossInputs[Array]) -> TokenTerms[Array]:
-        return TokenTerms(-inputs.advantages * inputs.logprobs)
+        return TokenTerms(-inputs.advantages * inputs.logprobs * inputs.correction)

@@ -1,4 +1,4 @@
-"""A trainer of the toy model: plain gradient descent on the exact gradient of log-softmax."""
+"""A trainer of the toy model: plain gradient descent, with any loss and correction that compute with numpy."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import numpy as np
 from pydantic import Field
 
 from miles_core.contracts.component import BuildContext, ComponentRef
-from miles_core.contracts.learning import LossInputs
 from miles_core.contracts.options import TrainerOptions
 from miles_core.contracts.trainer import StepReport, TrainerFacts
 from miles_core.contracts.transport import Delivery, TensorInfo, WireTensor
 from miles_core.errors import RunError
 from miles_core.testing.fakes.char_renderer import VOCABULARY
-from miles_core.testing.toy.learning import ToyLoss
 from miles_core.testing.toy.model import TENSOR
-from miles_core.types.batch import Batch, Row
+from miles_core.testing.toy.objective import Objective
+from miles_core.types.batch import Batch
 from miles_core.types.sequence import Array, FloatArray, Sequence
 
 
@@ -37,40 +36,34 @@ class ToyTrainer:
         self._context = context
         self._logits: Array = np.zeros(VOCABULARY, np.float64)
         self._transport = context.part("transport") if "transport" in context.parts else None
-        self._loss: ToyLoss | None = None
+        self._precision = context.part("precision") if "precision" in context.parts else None
+        self._info = TensorInfo(TENSOR, (VOCABULARY,), "float32")
+        self._objective: Objective | None = None
 
     def facts(self) -> TrainerFacts:
-        info = TensorInfo(TENSOR, (VOCABULARY,), "float32")
-        return TrainerFacts(parameters=VOCABULARY, trainable=VOCABULARY, tensors=(info,))
+        sent = (self._info,) if self._precision is None else tuple(self._precision.layout(self._info))
+        return TrainerFacts(parameters=VOCABULARY, trainable=VOCABULARY, tensors=sent)
 
     def begin_phase(self, parts: Mapping[str, ComponentRef]) -> None:
-        self._loss = parts["loss"].build(self._context)
+        correction = parts["correction"].build(self._context) if "correction" in parts else None
+        self._objective = Objective(parts["loss"].build(self._context), correction)
 
     def score(self, sequences: Several[Sequence]) -> list[FloatArray]:
-        logprobs = self._logits - np.logaddexp.reduce(self._logits)
-        return [np.where(s.sampled, logprobs[s.tokens], 0.0).astype(np.float32) for s in sequences]
+        return [values.astype(np.float32) for values in self._score(sequences)]
 
     def step(self, batch: Batch) -> StepReport:
-        if self._loss is None:
+        if self._objective is None:
             raise RunError("begin_phase was not called")
-        loss = 0.0
-        gradient = np.zeros(VOCABULARY)
-        probabilities = np.exp(self._logits - np.logaddexp.reduce(self._logits))
-        for row, weights, logprobs in zip(
-            batch.rows, self._loss.weights(batch.rows), self.score([r.sequence for r in batch.rows]), strict=True
-        ):
-            learned = row.sequence.sampled
-            values = self._loss.per_token(_inputs(row, logprobs[learned])).values
-            loss += float(np.sum(weights[learned] * values))
-            # d(-advantage x log p[token]) / d logits = -advantage x (onehot(token) - p)
-            pull = weights[learned] * row.advantages[learned]
-            np.add.at(gradient, row.sequence.tokens[learned], -pull)
-            gradient += pull.sum() * probabilities
+        rows = batch.rows
+        pull, metrics = self._objective.gradient(rows, self._score([row.sequence for row in rows]))
+        # d log p[token] / d logits = onehot(token) - p
+        gradient = -pull.sum() * np.exp(self._logits - np.logaddexp.reduce(self._logits))
+        np.add.at(gradient, np.concatenate([row.sequence.tokens[row.sequence.sampled] for row in rows]), pull)
         norm = float(np.linalg.norm(gradient))
         if not np.isfinite(norm):
             raise RunError(f"the gradient of step {batch.step} is not finite")
         self._logits = self._logits - self._options.learning_rate * gradient
-        return StepReport({"loss/total": loss, "trainer/grad_norm": norm})
+        return StepReport({**metrics, "trainer/grad_norm": norm})
 
     def send(self, version: int) -> Delivery:
         if self._transport is None:
@@ -94,15 +87,12 @@ class ToyTrainer:
     def close(self) -> None:
         pass
 
+    def _score(self, sequences: Several[Sequence]) -> list[Array]:
+        """float64 [n], 0 where nothing was sampled."""
+        logprobs = self._logits - np.logaddexp.reduce(self._logits)
+        return [np.where(sequence.sampled, logprobs[sequence.tokens], 0.0) for sequence in sequences]
+
     def _tensors(self) -> Iterator[WireTensor]:
         data = self._logits.astype(np.float32)
-        yield WireTensor(TensorInfo(TENSOR, data.shape, "float32"), data.view(np.uint8))
-
-
-def _inputs(row: Row, logprobs: FloatArray) -> LossInputs[Array]:
-    """The sampled tokens of one row, as a micro-batch of its own."""
-    learned = row.sequence.sampled
-    zeros = np.zeros(len(logprobs), np.int64)
-    rollout = None if row.sequence.logprobs is None else row.sequence.logprobs[learned]
-    ones = np.ones(len(logprobs), np.float32)
-    return LossInputs(logprobs, logprobs, rollout, None, row.advantages[learned], ones, zeros, zeros)
+        tensor = WireTensor(self._info, data.view(np.uint8))
+        yield from self._precision.encode(tensor) if self._precision is not None else (tensor,)

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from pydantic import Field
-
 from miles_core import Options
+from pydantic import Field
 
 
 class XyzOptions(Options):

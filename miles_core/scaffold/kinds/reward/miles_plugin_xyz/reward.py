@@ -1,6 +1,7 @@
 """A reward that prefers short answers."""
 
 from miles_core import BuildContext, Group, Score
+
 from miles_plugin_xyz.options import XyzOptions
 
 

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from pydantic import ValidationError
-
 from miles_core import BuildContext, Score
 from miles_core.testing import make_group
+from pydantic import ValidationError
+
 from miles_plugin_xyz.options import XyzOptions
 from miles_plugin_xyz.reward import XyzReward
 

@@ -1,0 +1,17 @@
+"""What this plugin registers. Components are named, not imported, so that enabling the plugin costs nothing."""
+
+from collections.abc import Iterable
+
+from miles_core import Component, hookimpl
+
+
+@hookimpl
+def miles_staleness() -> Iterable[Component]:
+    return [
+        Component(
+            "xyz",
+            factory="miles_plugin_xyz.staleness:XyzStaleness",
+            options="miles_plugin_xyz.options:XyzOptions",
+            summary="Groups older than a number of weight versions are stale",
+        )
+    ]
