@@ -15,6 +15,9 @@ from miles_core.host.project import FILE
 
 _TABLE = re.compile(r"^[ \t]*\[[ \t]*plugins[ \t]*\][ \t]*(?:#[^\n]*)?(?:\n|$)", re.MULTILINE)
 _NEXT_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_INDENT = re.compile(r"[ \t]*")
+_REST = re.compile(r"[ \t]*(?:#[^\n]*)?\n")
+"""What may follow an item on its line, to the line's end."""
 _TOKEN = re.compile(r"""#[^\n]*|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[\[\],]""")
 
 
@@ -65,22 +68,21 @@ def _with(text: str, key: str, name: str) -> str:
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}{key} = [{item}]\n{text[body[0] :]}"
     start, end = span
     tokens = _tokens(text, start, end)
-    strings = [token for token in tokens if token.group()[0] in "\"'"]
+    strings = [token for token in tokens if _is_string(token)]
     if not strings:
         return f"{text[: start + 1]}{item}{text[start + 1 :]}"
     last = strings[-1]
-    comma = next((token for token in tokens if token.start() > last.start() and token.group() == ","), None)
-    line_start = text.rfind("\n", 0, last.start()) + 1
-    indent = re.match(r"[ \t]*", text[line_start:])
-    own_line = line_start > start and indent is not None
-    gap = f"\n{indent.group()}" if own_line and indent is not None else " "
-    if comma is None:
-        return f"{text[: last.end()]},{gap}{item}{text[last.end() :]}"
-    if not own_line:
-        return f"{text[: comma.end()]}{gap}{item}{text[comma.end() :]}"
-    line_end = text.find("\n", comma.end(), end)  # a comment behind the last item stays with it
-    place = line_end if line_end >= 0 else comma.end()
-    return f"{text[:place]}{gap}{item},{text[place:]}"
+    has_comma = tokens[tokens.index(last) + 1].group() == ","
+    behind = tokens[tokens.index(last) + 1].end() if has_comma else last.end()
+    text = text if has_comma else f"{text[:behind]},{text[behind:]}"
+    behind += not has_comma
+    line = text.rfind("\n", start, last.start()) + 1
+    if not line:
+        return f"{text[:behind]} {item}{text[behind:]}"
+    line_end = text.find("\n", behind, end)  # a comment behind the last item stays with it
+    place = line_end if line_end >= 0 else behind
+    indent = _INDENT.match(text, line).group()  # type: ignore[union-attr]  # it matches nothing, too
+    return f"{text[:place]}\n{indent}{item}{',' if has_comma else ''}{text[place:]}"
 
 
 def _without(text: str, key: str, name: str) -> str:
@@ -92,8 +94,8 @@ def _without(text: str, key: str, name: str) -> str:
         if span is None:
             return text
         tokens = _tokens(text, *span)
-        strings = {i: tomllib.loads(f"a={t.group()}")["a"] for i, t in enumerate(tokens) if t.group()[0] in "\"'"}
-        found = [i for i, value in strings.items() if value == name]
+        values = {i: tomllib.loads(f"a={token.group()}")["a"] for i, token in enumerate(tokens) if _is_string(token)}
+        found = [i for i, value in values.items() if value == name]
         if not found:
             return text
         start, end = _cut(text, tokens, found[0])
@@ -101,18 +103,20 @@ def _without(text: str, key: str, name: str) -> str:
 
 
 def _cut(text: str, tokens: list[re.Match[str]], position: int) -> tuple[int, int]:
-    """The part of the text that one item takes: with the comma behind it, else with the one before it; with its line,
-    when that holds nothing else."""
+    """The part of the text that one item takes: with the comma behind it, else with one before it on its line; with its
+    whole line, when that holds nothing else."""
     start, end = tokens[position].span()
-    if tokens[position + 1].group() == ",":
-        end = tokens[position + 1].end()
-        line = text.rfind("\n", 0, start) + 1
-        if not text[line:start].strip() and re.match(r"[ \t]*(#[^\n]*)?\n", text[end:]):
-            return line, text.index("\n", end) + 1
-        blank = re.match(r"[ \t]*", text[end:])
-        return start, end + (blank.end() if blank else 0)
-    before = [token for token in tokens[:position] if token.group()[0] != "#"][-1]
-    return (before.start(), end) if before.group() == "," else (start, end)
+    following = tokens[position + 1]
+    if following.group() == ",":
+        end = following.end()
+    line = text.rfind("\n", 0, start) + 1
+    rest = _REST.match(text, end)
+    if not text[line:start].strip() and rest is not None:
+        return line, rest.end()
+    before = tokens[position - 1] if position else None
+    if following.group() != "," and before is not None and before.start() >= line:
+        return before.start(), end
+    return start, _INDENT.match(text, end).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
 def _body(text: str) -> tuple[int, int] | None:
@@ -137,4 +141,9 @@ def _list_span(text: str, key: str, body: tuple[int, int]) -> tuple[int, int] | 
 
 
 def _tokens(text: str, start: int, end: int) -> list[re.Match[str]]:
-    return list(_TOKEN.finditer(text, start + 1, end))
+    """Strings, commas and the closing bracket of a list; no comments."""
+    return [token for token in _TOKEN.finditer(text, start + 1, end) if not token.group().startswith("#")]
+
+
+def _is_string(token: re.Match[str]) -> bool:
+    return token.group()[0] in "\"'"
