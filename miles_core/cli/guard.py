@@ -30,14 +30,25 @@ def guarded(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt as error:
         return _report("interrupted", error, EXIT_INTERRUPTED, wants_traceback)
     except MilesError as error:
-        return _report(_problems(error), error, error.exit_code, wants_traceback)
+        told = _explained(error)
+        return _report(_problems(told), error, told.exit_code, wants_traceback)
     except Exception as error:
         usage = _usage(error)
         if usage is not None:
             return _report(usage, error, EXIT_BAD_REQUEST, wants_traceback)
+        told = _explained(error)
+        if isinstance(told, MilesError):
+            return _report(_problems(told), error, told.exit_code, wants_traceback)
         kept = "" if wants_traceback else f"\n  mend: this is a defect; please report it with {_keep(error)}"
         return _report(f"error: unexpected {type(error).__name__}: {error}{kept}", error, EXIT_FAILED, wants_traceback)
     return code
+
+
+def _explained(error: Any) -> Any:
+    """The error, or one that names the damaged distribution which it is due to."""
+    from miles_core.host.damage import explained
+
+    return explained(error)
 
 
 def _plain_warning(message: Warning | str, *_where: object) -> str:

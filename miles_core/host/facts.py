@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from miles_core.contracts.hook_api import HOOK_API_VERSION, keeps
+from miles_core.host.found import Damage
 from miles_core.host.needs import RequirementState, check_requirements
-from miles_core.host.scan import Damage, Index, InstalledPlugin
+from miles_core.host.scan import Index, InstalledPlugin
 from miles_core.host.source import RECORD_OF_CHECKS, package_folder
 
 INSTALLED, ENABLED, DISABLED, SHADOWED = "installed", "enabled", "disabled", "shadowed"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stevedore.named import NamedExtensionManager
 
 from miles_core.errors import PluginError, Problem
+from miles_core.host.damage import explain
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import PLUGINS_GROUP, InstalledPlugin
 
@@ -129,6 +130,9 @@ def _file_of(module: ModuleType) -> str:
 
 
 def _problem(plugin: InstalledPlugin, doing: str, error: BaseException) -> Problem:
+    foreign = explain(error)
+    if foreign is not None:
+        return Problem(f"plugin {plugin.title} {doing}: {foreign.what}", foreign.where, foreign.mend)
     text = " ".join(str(error).split())
     place = place_of(error)
     return Problem(

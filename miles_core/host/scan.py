@@ -10,12 +10,22 @@ named tuples because `dataclasses` alone would cost as much as the whole scan do
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from miles_core.host.found import (
+    BAD_LINE,
+    NO_METADATA,
+    NO_NAME,
+    UNREADABLE,
+    Damage,
+    Damaged,
+    Found,
+    decoded,
+    distributions,
+)
 from miles_core.host.metadata import (
     Headers,
     is_editable,
@@ -66,30 +76,6 @@ class InstalledPlugin(NamedTuple):
         return f"{self.name} ({self.distribution} {self.version})" if self.distribution else self.name
 
 
-class Damage(NamedTuple):
-    """What is wrong with the metadata of one distribution.
-
-    fault    one of NO_METADATA, BAD_LINE, BAD_ENCODING, UNREADABLE
-    file     the file that is damaged, "" for the whole folder; `line` counts from 1, 0 means no line
-    text     what is wrong, for people
-    plugin   a name for listings when the distribution seems to hold a plugin, else ""
-    """
-
-    distribution: str
-    location: str
-    fault: str
-    text: str
-    file: str = ""
-    line: int = 0
-    plugin: str = ""
-
-    def __str__(self) -> str:
-        return f"{os.path.basename(self.location)}: {self.text} ({self.location})"  # noqa: PTH119
-
-
-NO_METADATA, BAD_LINE, BAD_ENCODING, UNREADABLE = "no-metadata", "bad-line", "bad-encoding", "unreadable"
-
-
 class Index(NamedTuple):
     """What a scan found. `shadowed` are plugins that cannot be imported because another distribution of their name
     comes earlier on the path; `warnings` are sentences about damaged or shadowed distributions; `versions` are those
@@ -103,42 +89,6 @@ class Index(NamedTuple):
     damaged: tuple[Damage, ...] = ()
 
 
-class _Found(NamedTuple):
-    """One metadata folder; `read` of its files gives None when the file is missing."""
-
-    location: str
-    folder: str
-    zipped: bool = False
-
-    @property
-    def name(self) -> str:
-        return normalise(self.folder.removesuffix(".dist-info").removesuffix(".egg-info").split("-", 1)[0])
-
-    @property
-    def version(self) -> str:
-        """As the folder's name says, so that nothing need be read; "" for the egg-info of a source folder."""
-        parts = self.folder.removesuffix(".dist-info").removesuffix(".egg-info").split("-", 2)
-        return parts[1] if len(parts) > 1 else ""
-
-    @property
-    def is_egg(self) -> bool:
-        return self.folder.endswith(".egg-info")
-
-    def has(self, file: str) -> bool:
-        return os.path.exists(os.path.join(self.location, file))  # noqa: PTH110, PTH118
-
-    def read(self, file: str) -> bytes | None:
-        if self.zipped:
-            from miles_core.host.archive import read_member
-
-            return read_member(self.location, file)
-        try:
-            with open(os.path.join(self.location, file), "rb") as handle:  # noqa: PTH118, PTH123 (pathlib costs start-up)
-                return handle.read()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-
 class _Remarks:
     """What a scan notes beside the plugins."""
 
@@ -146,7 +96,7 @@ class _Remarks:
         self.warnings: list[str] = []
         self.damaged: list[Damage] = []
 
-    def damage(self, found: _Found, fault: str, text: str, file: str = "", line: int = 0) -> None:
+    def damage(self, found: Found, fault: str, text: str, file: str = "", line: int = 0) -> None:
         damage = Damage(found.name, found.location, fault, text, file, line, _seeming_plugin(found))
         self.damaged.append(damage)
         self.warnings.append(str(damage))
@@ -154,16 +104,16 @@ class _Remarks:
 
 def scan(path: Sequence[str] | None = None) -> Index:
     """The plugins on `path` (`sys.path` when None), by distribution and name. Never raises for what it finds there."""
-    winners: dict[str, _Found] = {}
+    winners: dict[str, Found] = {}
     found: dict[str, tuple[InstalledPlugin, ...]] = {}
     versions: dict[str, str] = {}
     shadowed: list[InstalledPlugin] = []
     remarks = _Remarks()
-    for candidate in _distributions(sys.path if path is None else path, remarks.warnings):
+    for candidate in distributions(sys.path if path is None else path, remarks.warnings):
         try:
             plugins = _read(candidate, remarks)
-        except UnicodeDecodeError as error:
-            remarks.damage(candidate, BAD_ENCODING, f"is not UTF-8 ({error}); it is left out")
+        except Damaged as error:
+            remarks.damage(candidate, error.fault, f"{error.text}; it is left out", error.file, error.line)
             continue
         except (OSError, ValueError) as error:
             remarks.damage(candidate, UNREADABLE, f"is unreadable ({error}); it is left out")
@@ -182,7 +132,7 @@ def scan(path: Sequence[str] | None = None) -> Index:
     return Index(tuple(active), tuple(shadowed), tuple(remarks.warnings), versions, tuple(remarks.damaged))
 
 
-def _seeming_plugin(found: _Found) -> str:
+def _seeming_plugin(found: Found) -> str:
     """The name of the plugin that a damaged distribution seems to hold, as far as its bytes can be read."""
     try:
         raw = found.read("entry_points.txt") or b""
@@ -193,38 +143,14 @@ def _seeming_plugin(found: _Found) -> str:
     return next(iter(names), found.name.removeprefix(convention) if found.name.startswith(convention) else "")
 
 
-def _distributions(path: Sequence[str], warnings: list[str]) -> Iterator[_Found]:
-    """Every metadata folder on the path, in order."""
-    for root in dict.fromkeys(os.path.realpath(entry or os.curdir) for entry in path):
-        try:
-            with os.scandir(root) as entries:
-                folders = sorted(entry.name for entry in entries if entry.name.endswith((".dist-info", ".egg-info")))
-        except FileNotFoundError:
-            continue
-        except NotADirectoryError:
-            from miles_core.host.archive import metadata_folders
-
-            try:
-                for folder in metadata_folders(root):
-                    yield _Found(f"{root}/{folder}", folder.rsplit("/", 1)[-1], zipped=True)
-            except (OSError, ValueError) as error:
-                warnings.append(f"{root} on the import path is unreadable: {error}")
-            continue
-        except OSError as error:
-            warnings.append(f"{root} on the import path is unreadable: {error}")
-            continue
-        for folder in folders:
-            yield _Found(os.path.join(root, folder), folder)  # noqa: PTH118
-
-
-def _read(found: _Found, remarks: _Remarks) -> tuple[InstalledPlugin, ...]:
+def _read(found: Found, remarks: _Remarks) -> tuple[InstalledPlugin, ...]:
     """The plugins of one distribution. Metadata beyond the entry points is read only when there are any."""
     raw = found.read("entry_points.txt")
     if not raw:
         if raw is None and not found.is_egg and not found.zipped and not found.has("METADATA"):
             remarks.damage(found, NO_METADATA, "has no METADATA: a broken installation; it is left out")
         return ()
-    text = raw.decode("utf-8")
+    text = decoded(raw, "entry_points.txt")
     if bad := malformed_place(text):
         line, content = bad
         sentence = f"entry_points.txt:{line} has the malformed line {content!r}"
@@ -261,20 +187,21 @@ def _declared(sections: Mapping[str, Mapping[str, str]], group: str, module: str
     return tuple(name for name, home in sections[group].items() if f"{module}.".startswith(f"{home}."))
 
 
-def _headers(found: _Found) -> Headers:
-    raw = found.read("PKG-INFO" if found.is_egg else "METADATA")
+def _headers(found: Found) -> Headers:
+    file = "PKG-INFO" if found.is_egg else "METADATA"
+    raw = found.read(file)
     if not raw:
-        raise ValueError("its metadata is missing or empty")
-    headers = read_headers(raw.decode("utf-8"))
+        raise Damaged(NO_METADATA if raw is None else NO_NAME, f"{file} is missing or empty", file)
+    headers = read_headers(decoded(raw, file))
     if found.is_egg and not headers.requires:
-        requires = (found.read("requires.txt") or b"").decode("utf-8")
+        requires = decoded(found.read("requires.txt") or b"", "requires.txt")
         plain = requires.split("[", 1)[0]  # what follows belongs to extras
         return headers._replace(requires=tuple(line.strip() for line in plain.splitlines() if line.strip()))
     return headers
 
 
 def _same_installation(
-    first: _Found, second: _Found, ours: tuple[InstalledPlugin, ...], theirs: tuple[InstalledPlugin, ...]
+    first: Found, second: Found, ours: tuple[InstalledPlugin, ...], theirs: tuple[InstalledPlugin, ...]
 ) -> bool:
     """An editable installation leaves an egg-info beside its source and a dist-info in site-packages: one thing."""
     if first.is_egg == second.is_egg:
@@ -284,6 +211,6 @@ def _same_installation(
     ]
 
 
-def _shadow_sentence(name: str, winner: _Found, ours: tuple[InstalledPlugin, ...], loser: _Found, version: str) -> str:
+def _shadow_sentence(name: str, winner: Found, ours: tuple[InstalledPlugin, ...], loser: Found, version: str) -> str:
     has = f"version {ours[0].version}" if ours else "without plugins"
     return f"{name}: {winner.location} ({has}) comes first on the path and shadows {loser.location} (version {version})"

@@ -14,6 +14,7 @@ import yaml
 
 from miles_core.contracts.component import BuildContext
 from miles_core.errors import MilesError, RequestError
+from miles_core.host.damage import explained
 from miles_core.host.lock import write_lock
 from miles_core.host.registry import Registry
 from miles_core.host.request import read_request, recipe_alone
@@ -155,8 +156,11 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
     try:
         wait_for(_run_ring(plan, folder, recorder, saved))
     except BaseException as error:
-        _end_early(error, plan, folder, recorder, live)
-        raise
+        told = explained(error)
+        _end_early(told, plan, folder, recorder, live)
+        if told is error:
+            raise
+        raise told from error
     recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
     evaluations = comparisons(recorder.evaluations)
     folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, evaluations=evaluations)
