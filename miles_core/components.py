@@ -43,6 +43,7 @@ def miles_rollouts() -> Iterable[Component]:
             "miles_core.rollout.saved:SavedOptions",
             "Groups that an earlier run saved; asks no engine",
             capabilities=frozenset({"no-engine"}),
+            example={"run": "run"},
         ),
     ]
 
@@ -55,6 +56,7 @@ def miles_data() -> Iterable[Component]:
             "miles_core.rollout.file_data:FileData",
             "miles_core.rollout.file_data:FileDataOptions",
             "Tasks from a JSONL or Parquet file",
+            example={"path": "tasks.jsonl", "held_out": "held_out.jsonl"},
         )
     ]
 
@@ -104,6 +106,7 @@ def miles_schedules() -> Iterable[Component]:
             "miles_core.rollout.sync_schedule:SyncSchedule",
             "miles_core.contracts.options:ScheduleOptions",
             "Roll out, train, publish; one after the other",
+            example={"groups_per_step": 2, "group_size": 4},
         )
     ]
 

@@ -36,7 +36,8 @@ class Component:
     summary       one line for listings
     capabilities  declared facts that plans and listings show, e.g. {"needs-gpu", "shared-prefix"}
     example       options (JSON data) with which it can be built on its own, for documentation and the conformance kit;
-                  empty when every option has a default
+                  empty when every option has a default. Paths may name what the kit lays out: `tasks.jsonl`,
+                  `held_out.jsonl`, `run` (a run that saved groups) and `model` (a Hugging Face directory)
     """
 
     name: str

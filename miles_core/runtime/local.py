@@ -76,6 +76,8 @@ class LocalHandle:
     async def call(self, method: str, *args: Any) -> Any:
         if self._death is not None:
             raise self._death
+        if self._closing:
+            raise WorkerDied(f"worker {self._name!r} was closed")
         number = next(self._numbers)
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = reply

@@ -11,13 +11,12 @@ from typing import Any
 
 from miles_core.contracts.component import Component
 from miles_core.hookspecs import HOOK_API_VERSION
-from miles_core.host.decide import CORE_DISTRIBUTION
+from miles_core.host import source
 from miles_core.host.scan import InstalledPlugin
 from miles_core.testing.kit.grades import Report
-from miles_core.testing.kit.source import RECORD_NAME, own_files, package_folder
+from miles_core.testing.kit.source import is_the_core, own_files, package_folder
 
 FORMAT = 1
-SKIPPED_FOLDERS = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def make_record(report: Report, components: tuple[Component, ...]) -> Record:
 def record_file(plugin: InstalledPlugin) -> Path | None:
     """Where the record of a plugin lies, whether it exists or not; None when its code is no package in a folder."""
     folder = package_folder(plugin)
-    return folder / RECORD_NAME if folder else None
+    return folder / source.RECORD_OF_CHECKS if folder else None
 
 
 def code_digest(plugin: InstalledPlugin, components: tuple[Component, ...] = ()) -> str:
@@ -85,22 +84,11 @@ def code_digest(plugin: InstalledPlugin, components: tuple[Component, ...] = ())
     folder = package_folder(plugin)
     if folder is None:
         return ""
-    shared = plugin.distribution == CORE_DISTRIBUTION and folder.name == "miles_core"
-    files = own_files(plugin, components) if shared else sorted(_all(folder))
+    if not is_the_core(plugin):
+        return source.code_digest(folder)
     digest = hashlib.sha256()
-    for file in files:
+    for file in own_files(plugin, components):
         content = file.read_bytes()
         digest.update(f"{file.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
-
-
-def _all(folder: Path) -> list[Path]:
-    return [
-        file
-        for file in folder.rglob("*")
-        if file.is_file()
-        and file.name != RECORD_NAME
-        and file.suffix != ".pyc"
-        and not SKIPPED_FOLDERS.intersection(file.relative_to(folder).parts)
-    ]

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from miles_core.contracts.component import Component
 from miles_core.errors import RequestError
-from miles_core.host.decide import CORE_DISTRIBUTION
+from miles_core.host import source
+from miles_core.host.decide import CORE_MODULE
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import Index, InstalledPlugin
 
-RECORD_NAME = "conformance.json"
-
 
 def package_folder(plugin: InstalledPlugin) -> Path | None:
-    """The folder of the package that the entry point names or lies in; None for a lone module or one in an archive."""
-    module = plugin.module.partition(":")[0]
-    top, *inner = module.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(next(iter(spec.submodule_search_locations)))
-    for name in inner:
-        if not (folder / name).is_dir():
-            break
-        folder = folder / name
-    return folder if folder.is_dir() else None
+    """The package that the entry point names or lies in; None for a lone module or one in an archive."""
+    folder = source.package_folder(plugin)
+    return Path(folder) if folder else None
 
 
 def source_folder(plugin: InstalledPlugin) -> Path | None:
     """The folder with its pyproject.toml, when it was installed from one that is still there."""
-    if not plugin.editable:
-        return None
-    location = Path(plugin.location)
-    candidates = [location.parent, *_direct(location / "direct_url.json")]
-    return next((folder for folder in candidates if (folder / "pyproject.toml").is_file()), None)
+    folder = Path(source.source_folder(plugin) or "/no such folder")
+    return folder if (folder / "pyproject.toml").is_file() else None
 
 
 def plugins_of_folder(folder: Path, index: Index) -> list[InstalledPlugin]:
@@ -92,12 +74,17 @@ def own_files(plugin: InstalledPlugin, components: Iterable[Component]) -> list[
     folder = package_folder(plugin)
     if folder is None:
         return []
-    if plugin.distribution != CORE_DISTRIBUTION or folder.name != "miles_core":
+    if not is_the_core(plugin):
         return list(python_files(folder))
     paths = [plugin.module, *(path for each in components for path in (each.factory, each.options))]
     modules = {path.partition(":")[0] for path in paths}
     files = [folder.parent.joinpath(*module.split(".")).with_suffix(".py") for module in modules]
     return sorted(file for file in files if file.is_file() and file.is_relative_to(folder))
+
+
+def is_the_core(plugin: InstalledPlugin) -> bool:
+    """Whether it is the plugin of the core's own components."""
+    return plugin.module == CORE_MODULE
 
 
 def records_of_runs(folder: Path | None) -> frozenset[str]:
@@ -107,11 +94,3 @@ def records_of_runs(folder: Path | None) -> frozenset[str]:
         record = json.loads(file.read_text(encoding="utf-8"))
         named.update(map(str, record.get("components", ())))
     return frozenset(named)
-
-
-def _direct(file: Path) -> Iterator[Path]:
-    """The folder that `pip install -e` was given."""
-    if file.is_file():
-        url = urlparse(json.loads(file.read_text(encoding="utf-8")).get("url", ""))
-        if url.scheme == "file":
-            yield Path(unquote(url.path))

@@ -1,0 +1,132 @@
+"""An agent: runs an environment against a chat endpoint, ends when it is told to, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+from miles_core.contracts.rollout import Agent, Episode, Outcome
+from miles_core.testing.fakes.chat import ScriptedChat
+from miles_core.testing.kit.check import Grade, check, expect
+from miles_core.testing.kit.living import SOON, cancelled, nothing_left, soon
+from miles_core.testing.kit.processes import children
+from miles_core.testing.kit.samples import sample_tasks
+from miles_core.testing.kit.subject import ComponentSubject
+from miles_core.types.sampling import Sampling
+
+KEY = "session-key"
+PATIENCE = 15.0
+"""Seconds in which an agent has made its first call."""
+
+
+@check("agent", Grade.GOLD, "it asks the endpoint that it was given, with its key, and ends with an Outcome")
+async def completes(subject: ComponentSubject) -> None:
+    agent: Agent = subject.build()
+    async with ScriptedChat(["3"]) as chat:
+        with nothing_left("an episode"):
+            outcome = await agent.run(_episode(subject, chat))
+    expect(isinstance(outcome, Outcome), f"run returned {outcome!r:.100}", "return a miles_core.Outcome")
+    expect(
+        chat.calls, "it never called the endpoint", "send the conversation to episode.base_url + '/chat/completions'"
+    )
+    keys = set(chat.keys)
+    expect(keys == {KEY}, f"it came with the keys {sorted(keys)}", "send episode.api_key as the bearer token")
+
+
+@check("agent", Grade.GOLD, "several episodes at once do not mix")
+async def episodes_apart(subject: ComponentSubject) -> None:
+    agent: Agent = subject.build()
+    async with ScriptedChat(["3"]) as chat:
+        tasks = sample_tasks(subject, 3)
+        with nothing_left("three episodes"):
+            await asyncio.gather(
+                *(agent.run(replace(_episode(subject, chat), task=task, api_key=task.id)) for task in tasks)
+            )
+    expect(set(chat.keys) == {task.id for task in tasks}, "an episode used another's key", "keep nothing on the object")
+
+
+@check("agent", Grade.GOLD, "it ends soon after `cancelled` is set, and leaves neither task nor process")
+async def stops_when_told(subject: ComponentSubject) -> None:
+    agent: Agent = subject.build()
+    before = children()
+    async with ScriptedChat() as chat:
+        chat.hang()
+        with nothing_left("an episode that was told to stop"):
+            episode = _episode(subject, chat)
+            running = asyncio.ensure_future(agent.run(episode))
+            await _first_call(chat, running)
+            episode.cancelled.set()
+            done, _ = await asyncio.wait({running}, timeout=SOON)
+            if not done:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+            expect(
+                done, f"it goes on {SOON:g} s after `cancelled` was set", "wait for episode.cancelled beside the call"
+            )
+            await asyncio.gather(running, return_exceptions=True)
+    _expect_no_children(before)
+
+
+@check("agent", Grade.GOLD, "when its task is cancelled, it ends at once, and leaves neither task nor process")
+async def cancels(subject: ComponentSubject) -> None:
+    agent: Agent = subject.build()
+    before = children()
+    async with ScriptedChat() as chat:
+        chat.hang()
+        with nothing_left("a cancelled episode"):
+            running = asyncio.ensure_future(agent.run(_episode(subject, chat)))
+            await _first_call(chat, running)
+            await cancelled(running, "run")
+    _expect_no_children(before)
+
+
+@check("agent", Grade.GOLD, "an error of the endpoint is its failure, and never a score")
+async def errors_are_no_score(subject: ComponentSubject) -> None:
+    agent: Agent = subject.build()
+    async with ScriptedChat() as chat:
+        chat.answer_with(500)
+        with nothing_left("an episode whose endpoint fails"):
+            try:
+                outcome = await asyncio.wait_for(agent.run(_episode(subject, chat)), 30)
+            except TimeoutError:
+                expect(False, "it goes on for 30 s against an endpoint that answers 500", "give up after a few tries")
+                return
+            except Exception:
+                return
+    scored = outcome.reward is not None
+    expect(not scored, f"the endpoint answered 500, and its reward is {outcome.reward}", "raise: no verdict is not 0")
+
+
+@check("agent", Grade.GOLD, "it ends soon after its deadline")
+async def keeps_the_deadline(subject: ComponentSubject) -> None:
+    agent: Agent = subject.build()
+    async with ScriptedChat() as chat:
+        chat.hang()
+        with nothing_left("an episode beyond its deadline"):
+            episode = replace(_episode(subject, chat), deadline=time.monotonic() + 1.0)
+            running = asyncio.ensure_future(agent.run(episode))
+            done, _ = await asyncio.wait({running}, timeout=1.0 + SOON)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            mend = "bound what it waits for by episode.deadline, a time of time.monotonic()"
+            expect(done, f"it goes on {SOON:g} s after its deadline", mend)
+
+
+def _episode(subject: ComponentSubject, chat: ScriptedChat) -> Episode:
+    return Episode(sample_tasks(subject, 1)[0], chat.base_url, KEY, Sampling(max_new_tokens=16), None, asyncio.Event())
+
+
+async def _first_call(chat: ScriptedChat, running: asyncio.Task[Outcome]) -> None:
+    """Wait until the agent waits for the endpoint."""
+    end = time.monotonic() + PATIENCE
+    while not chat.open_calls and not running.done() and time.monotonic() < end:
+        await asyncio.sleep(0.02)
+    if running.done():
+        await soon(running, "run", "")
+    expect(chat.open_calls, f"no call within {PATIENCE:g} s", "call the endpoint that the episode names")
+
+
+def _expect_no_children(before: frozenset[int]) -> None:
+    left = children() - before
+    expect(not left, f"it leaves the processes {sorted(left)}", "end every process that it starts, in `finally`")

@@ -1,0 +1,112 @@
+"""A runtime: builds components in processes, carries calls and errors across, and leaves no process behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+from miles_core.contracts.component import BuildContext
+from miles_core.contracts.observing import Handle, Runtime
+from miles_core.errors import RequestError, WorkerDied
+from miles_core.testing.kit.check import Grade, check, expect, inapplicable
+from miles_core.testing.kit.living import cancelled, settle, soon
+from miles_core.testing.kit.probe_component import FAILS_TO_BUILD, probe
+from miles_core.testing.kit.processes import ended
+from miles_core.testing.kit.subject import ComponentSubject
+
+GRACE = 15.0
+
+
+@check("runtime", Grade.GOLD, "a component is built by value, under its name, and started")
+async def starts_components(subject: ComponentSubject) -> None:
+    async with _runtime(subject) as runtime:
+        handles = await asyncio.gather(*(_start(runtime, subject, name, word=name) for name in ("one", "two")))
+        for handle, name in zip(handles, ("one", "two"), strict=True):
+            expect(handle.name == name, f"the handle is named {handle.name!r}", "name it as its context says")
+            expect(handle.alive, f"{name} is not alive", "a handle is alive until it is closed or its process ends")
+            _, word, called, started = await handle.call("where")
+            expect((word, called) == (name, name), f"built with {word!r} as {called!r}", "give options and context on")
+            expect(started, "its start() was not awaited", "await start() before the handle is given out")
+
+
+@check("runtime", Grade.GOLD, "calls carry values both ways, many at once, and what is raised is raised here")
+async def calls_cross(subject: ComponentSubject) -> None:
+    async with _runtime(subject) as runtime:
+        handle = await _start(runtime, subject, "probe")
+        values = [{"n": n, "bytes": bytes(n)} for n in range(16)]
+        found = await asyncio.gather(*(handle.call("echo", value) for value in values))
+        expect(found == values, "replies came to other callers", "pair each reply with its call")
+        try:
+            await handle.call("fail", "it broke")
+        except RequestError as error:
+            problem = error.problems[0]
+            expect((problem.what, problem.where) == ("it broke", "the probe"), f"it says {error}", "carry it whole")
+        except BaseException as error:
+            expect(False, f"RequestError became {type(error).__name__}: {error}", "raise what the method raised")
+        else:
+            expect(False, "a method raised, and nothing came", "raise what the method raised")
+        with contextlib.suppress(asyncio.CancelledError):
+            waiting = asyncio.ensure_future(handle.call("wait"))
+            await settle()
+            await cancelled(waiting, "a call")
+        expect(await handle.call("echo", 1) == 1, "after a cancelled call it answers no more", "forget that call alone")
+
+
+@check("runtime", Grade.GOLD, "what fails to build is raised, and the others go on")
+async def build_failures(subject: ComponentSubject) -> None:
+    async with _runtime(subject) as runtime:
+        good = await _start(runtime, subject, "good")
+        try:
+            await _start(runtime, subject, "bad", word=FAILS_TO_BUILD)
+        except RequestError as error:
+            expect("cannot be built" in str(error), f"it says {error}", "raise what the factory raised")
+        else:
+            expect(False, "a factory raised, and a handle was given out", "raise what the factory raised")
+        expect(await good.call("echo", 2) == 2, "another component broke with it", "keep them apart")
+
+
+@check("runtime", Grade.GOLD, "when a process dies, whoever waits for it gets WorkerDied with its name")
+async def deaths(subject: ComponentSubject) -> None:
+    async with _runtime(subject) as runtime:
+        handle = await _start(runtime, subject, "mortal")
+        if (await handle.call("where"))[0] == os.getpid():
+            inapplicable("its components live in this very process")
+        waiting = asyncio.ensure_future(handle.call("wait"))
+        await settle()
+        for call in (handle.call("die"), waiting, handle.call("echo", 1)):
+            try:
+                await soon(call, "a call to a dead process", "wake whoever waits when the process ends")
+            except WorkerDied as error:
+                expect("mortal" in str(error), f"it says {error}", "name the worker")
+            else:
+                expect(False, "a dead process answered", "raise WorkerDied")
+        expect(not handle.alive, "the handle of a dead process is alive", "see that it ended")
+
+
+@check("runtime", Grade.GOLD, "close ends every process, and calls after it raise WorkerDied")
+async def leaves_no_process(subject: ComponentSubject) -> None:
+    async with _runtime(subject) as runtime:
+        handles = [await _start(runtime, subject, name) for name in ("one", "two")]
+        processes = {(await handle.call("where"))[0] for handle in handles} - {os.getpid()}
+    left = [process for process in processes if not ended(process, GRACE)]
+    expect(not left, f"processes live on after close: {left}", "wait until each has ended, and kill it after a while")
+    try:
+        await soon(handles[0].call("echo", 1), "a call after close", "raise WorkerDied")
+    except WorkerDied:
+        return
+    expect(False, "a closed component answered", "raise WorkerDied")
+
+
+@contextlib.asynccontextmanager
+async def _runtime(subject: ComponentSubject) -> AsyncIterator[Runtime]:
+    runtime: Runtime = subject.build()
+    try:
+        yield runtime
+    finally:
+        await asyncio.wait_for(runtime.close(), GRACE)
+
+
+async def _start(runtime: Runtime, subject: ComponentSubject, name: str, word: str = "here") -> Handle:
+    return await runtime.start(probe(word), BuildContext(1, name, subject.folder))
