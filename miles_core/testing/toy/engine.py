@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
@@ -47,8 +48,11 @@ class ToyEngine:
         self._update: UpdateManifest | None = None
         self._staged: FloatArray | None = None
         self._paused: PauseMode | None = None
-        self._running = asyncio.Condition()
+        self._aborts = 0
+        self._closed = False
+        self._changed = asyncio.Condition()
         self._stats = EngineStats()
+        self._in_flight = 0
 
     def capabilities(self) -> EngineCapabilities:
         return EngineCapabilities(
@@ -60,22 +64,31 @@ class ToyEngine:
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
         self._check(request)
+        if self._closed or (self._logits is None and self._paused is None):
+            raise RunError(f"engine {self._name!r} is closed, or has no usable weights")
+        self._in_flight += 1
+        try:
+            return await self._continue(request)
+        finally:
+            self._in_flight -= 1
+
+    async def _continue(self, request: GenerateRequest) -> GenerateResult:
         noise = np.random.Generator(np.random.Philox(request.noise.digest()))
-        limit = request.sampling.max_new_tokens
+        limit, aborts = request.sampling.max_new_tokens, self._aborts
         tokens: list[int] = []
         logprobs: list[float] = []
         versions: list[int] = []
         finish = Finish.LENGTH
         while len(tokens) < limit:
-            await self._until_running()
-            if self._paused is PauseMode.ABORT:
+            await self._until_running(aborts)
+            if self._aborts > aborts:
                 finish = Finish.ABORT
                 break
             token, logprob = self._sample(request.sampling.temperature, noise.random())
             tokens.append(token)
             logprobs.append(logprob)
             versions.append(self._version or 0)
-            if token == STOP and not request.sampling.ignore_stop:
+            if token in (STOP, *request.sampling.stop_tokens) and not request.sampling.ignore_stop:
                 finish = Finish.STOP
                 break
         self._stats = EngineStats(
@@ -92,14 +105,16 @@ class ToyEngine:
         )
 
     async def pause(self, mode: PauseMode) -> None:
+        if mode is PauseMode.ABORT and self._paused is not PauseMode.ABORT:
+            self._aborts += 1
         self._paused = mode
+        await self._notify()
 
     async def resume(self) -> None:
         if self._logits is None:
             raise RunError(f"engine {self._name!r} has no usable weights")
-        async with self._running:
-            self._paused = None
-            self._running.notify_all()
+        self._paused = None
+        await self._notify()
 
     async def begin_update(self, manifest: UpdateManifest) -> None:
         if self._update is not None or self._paused is None:
@@ -137,28 +152,40 @@ class ToyEngine:
         pass
 
     async def stats(self) -> EngineStats:
-        return self._stats
+        return replace(self._stats, running=self._in_flight)
 
     async def health(self) -> Health:
         return Health(self._logits is not None, "" if self._logits is not None else "no weights yet")
 
     async def close(self) -> None:
-        pass
+        self._closed = True
+        await self._notify()
 
     def _check(self, request: GenerateRequest) -> None:
-        asked = len(request.tokens) + request.sampling.max_new_tokens
+        sampling = request.sampling
+        asked = len(request.tokens) + sampling.max_new_tokens
+        if not len(request.tokens) or sampling.max_new_tokens < 1:
+            raise RequestError(f"request {request.id!r} has no token, or asks for none")
+        if (sampling.top_p, sampling.top_k) != (1.0, 0):
+            raise RequestError(f"request {request.id!r} asks for top_p or top_k, which the toy engine does not have")
         if asked > self._context_length:
             raise RequestError(f"request {request.id!r} asks for {asked} tokens, the context is {self._context_length}")
         if (request.tokens >= VOCABULARY).any() or (request.tokens < 0).any():
             raise RequestError(f"request {request.id!r} has a token outside the vocabulary of {VOCABULARY}")
 
-    async def _until_running(self) -> None:
+    async def _until_running(self, aborts: int) -> None:
         if self._delay:
             await asyncio.sleep(self._delay)
-        async with self._running:
-            await self._running.wait_for(
-                lambda: self._paused is PauseMode.ABORT or (self._paused is None and self._logits is not None)
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: self._closed or self._aborts > aborts or (self._paused is None and self._logits is not None)
             )
+        if self._closed:
+            raise RunError(f"engine {self._name!r} was closed")
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     def _sample(self, temperature: float, uniform: float) -> tuple[int, float]:
         """Inverse of the cumulative distribution at `uniform`, or the mode at temperature 0."""

@@ -37,6 +37,7 @@ def miles_engines() -> Iterable[Component]:
             "miles_core.testing.toy.engine:ToyEngine",
             "miles_core.testing.toy.engine:ToyEngineOptions",
             "Samples from the toy model",
+            example={"seconds_per_token": 0.0005},
         )
     ]
 

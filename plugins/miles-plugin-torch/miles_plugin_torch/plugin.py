@@ -14,6 +14,7 @@ def miles_engines() -> list[Component]:
             options="miles_plugin_torch.engine.options:TorchEngineOptions",
             summary="Continuous batching in plain PyTorch, the prompt of a group computed once",
             capabilities=frozenset({"shared-prefix"}),
+            example={"threads": 1},
         )
     ]
 
@@ -27,5 +28,6 @@ def miles_trainers() -> list[Component]:
             options="miles_plugin_torch.trainer.options:TorchTrainerOptions",
             summary="AdamW on packed sequences, the prompt of a group computed once; full model or the last N layers",
             capabilities=frozenset({"shared-prefix"}),
+            example={"threads": 1, "learning_rate": 0.01},
         )
     ]
