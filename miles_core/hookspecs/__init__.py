@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from miles_core.contracts.hook_api import HOOK_API_VERSION as HOOK_API_VERSION
+
 # Hooks in the order of their pages, not of the alphabet:
 # isort: off
 from miles_core.hookspecs.marks import Deprecated, HookFacts, facts_of, hookimpl, hookspec
@@ -104,9 +106,6 @@ __all__ = [
     "miles_run_failed",
     "miles_hookspecs",
 ]
-
-HOOK_API_VERSION = "1.1"
-"""Minor: a hook or an argument was added. Major: one was removed or changed its meaning."""
 
 HOOK_OF_KIND = {
     "agent": "miles_agents",
