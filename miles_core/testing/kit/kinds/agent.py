@@ -98,21 +98,6 @@ async def errors_are_no_score(subject: ComponentSubject) -> None:
     expect(not scored, f"the endpoint answered 500, and its reward is {outcome.reward}", "raise: no verdict is not 0")
 
 
-@check("agent", Grade.GOLD, "it ends soon after its deadline")
-async def keeps_the_deadline(subject: ComponentSubject) -> None:
-    agent: Agent = subject.build()
-    async with ScriptedChat() as chat:
-        chat.hang()
-        with nothing_left("an episode beyond its deadline"):
-            episode = replace(_episode(subject, chat), deadline=time.monotonic() + 1.0)
-            running = asyncio.ensure_future(agent.run(episode))
-            done, _ = await asyncio.wait({running}, timeout=1.0 + SOON)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            mend = "bound what it waits for by episode.deadline, a time of time.monotonic()"
-            expect(done, f"it goes on {SOON:g} s after its deadline", mend)
-
-
 def _episode(subject: ComponentSubject, chat: ScriptedChat) -> Episode:
     return Episode(sample_tasks(subject, 1)[0], chat.base_url, KEY, Sampling(max_new_tokens=16), None, asyncio.Event())
 
