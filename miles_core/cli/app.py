@@ -26,6 +26,7 @@ from miles_core.cli.arguments import (
     RunsDir,
     Select,
     Set,
+    StrictPlugins,
     Work,
 )
 from miles_core.cli.plugin_commands import plugins
@@ -69,6 +70,10 @@ def run(
     ] = None,
     plugin: Select = None,
     no_plugins: NoPlugins = False,
+    strict_plugins: StrictPlugins = False,
+    trace_plugins: Annotated[
+        Path | None, typer.Option("--trace-plugins", metavar="FILE", help="Write a JSON line for each hook call.")
+    ] = None,
     quiet: Quiet = False,
     plain: Plain = False,
     json: Json = False,
@@ -91,15 +96,25 @@ def run(
         as_json=json,
         plugins=plugin or [],
         no_plugins=no_plugins,
+        strict_plugins=strict_plugins,
+        trace_plugins=trace_plugins,
     )
 
 
 @app.command(epilog="Example: miles resume quickstart")
-def resume(run: Run, runs_dir: RunsDir = RUNS, quiet: Quiet = False, plain: Plain = False, json: Json = False) -> Work:
+def resume(
+    run: Run,
+    runs_dir: RunsDir = RUNS,
+    strict_plugins: StrictPlugins = False,
+    quiet: Quiet = False,
+    plain: Plain = False,
+    json: Json = False,
+) -> Work:
     """Go on with a run from its last checkpoint, with exactly the plugins that it recorded."""
     from miles_core.cli.work import resume_run, view_of
 
-    return partial(resume_run, run, runs_dir=runs_dir, view=view_of(quiet, plain), as_json=json)
+    view = view_of(quiet, plain)
+    return partial(resume_run, run, runs_dir=runs_dir, view=view, as_json=json, strict_plugins=strict_plugins)
 
 
 @app.command(epilog="Example: miles plan recipes/quickstart.yaml --json")

@@ -28,6 +28,14 @@ Select = Annotated[
     typer.Option("--plugin", metavar="NAME", help="Enable a plugin; no:NAME blocks one. May be repeated."),
 ]
 NoPlugins = Annotated[bool, typer.Option("--no-plugins", help="Only what the core brings, whoever enables more.")]
+StrictPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--strict-plugins",
+        envvar="MILES_STRICT_PLUGINS",
+        help="End the run when an event hook of a plugin raises, instead of counting it.",
+    ),
+]
 RunsDir = Annotated[Path, typer.Option("--runs-dir", metavar="DIR", help="Where runs lie.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors and the result.")]
 Plain = Annotated[bool, typer.Option("--plain", help="One line for each step instead of a live screen.")]

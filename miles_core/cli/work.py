@@ -10,6 +10,7 @@ from typing import Any
 
 from miles_core.cli.output import remark, say, say_json
 from miles_core.loop import api
+from miles_core.loop.summary import failing_listeners
 from miles_core.observe.live import View
 from miles_core.observe.runs import find_run
 from miles_core.recipe.catalog import find_recipe
@@ -32,6 +33,8 @@ def run_recipe(
     as_json: bool,
     plugins: Sequence[str] = (),
     no_plugins: bool = False,
+    strict_plugins: bool = False,
+    trace_plugins: Path | None = None,
 ) -> int:
     path = find_recipe(recipe)
     with redirect_stdout(sys.stderr):  # what rewards and other plugins print is not this command's answer
@@ -44,13 +47,15 @@ def run_recipe(
             locked=locked,
             plugins=plugins,
             no_plugins=no_plugins,
+            strict_plugins=strict_plugins,
+            trace_plugins=trace_plugins,
         )
     return _say_summary(finished.summary, as_json)
 
 
-def resume_run(run: str, *, runs_dir: Path, view: View, as_json: bool) -> int:
+def resume_run(run: str, *, runs_dir: Path, view: View, as_json: bool, strict_plugins: bool = False) -> int:
     with redirect_stdout(sys.stderr):
-        finished = api.resume(find_run(runs_dir, run).path, view=view)
+        finished = api.resume(find_run(runs_dir, run).path, view=view, strict_plugins=strict_plugins)
     return _say_summary(finished.summary, as_json)
 
 
@@ -69,6 +74,8 @@ def evaluation_line(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def _say_summary(summary: Mapping[str, Any], as_json: bool) -> int:
+    for line in failing_listeners(summary["plugins"]):
+        remark(line)
     if as_json:
         say_json(summary)
         return 0

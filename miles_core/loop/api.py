@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ import yaml
 
 from miles_core.contracts.component import BuildContext
 from miles_core.errors import MilesError, RequestError
+from miles_core.host.call_trace import HookTrace
 from miles_core.host.damage import explained
 from miles_core.host.lock import write_lock
 from miles_core.host.registry import Registry
@@ -25,7 +27,7 @@ from miles_core.loop.interruptible import wait_for
 from miles_core.loop.plugin_set import continue_with, plugin_set, refuse_drift
 from miles_core.loop.record import Recorder, read_evaluations
 from miles_core.loop.ring import Ring
-from miles_core.loop.summary import comparisons
+from miles_core.loop.summary import comparisons, failing_listeners, listener_uses
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.live import LiveView
@@ -42,7 +44,7 @@ View = Literal["live", "plain", "none"]
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run that ended. `summary` is JSON data: name, state, steps, folder, report, evaluations (before, after, and
-    the paired difference with its 95 % interval)."""
+    the paired difference with its 95 % interval), plugins (calls, failures and seconds of the event hooks of each)."""
 
     folder: RunFolder
     summary: Mapping[str, Any] = field(default_factory=dict)
@@ -63,6 +65,8 @@ def run(
     locked: Path | None = None,
     plugins: Sequence[str] = (),
     no_plugins: bool = False,
+    strict_plugins: bool = False,
+    trace_plugins: Path | None = None,
     **overrides: Any,
 ) -> Run:
     """Run a recipe to its end and return what became of it.
@@ -70,9 +74,10 @@ def run(
     `recipe` is a YAML file or the same as a mapping. `set` are overrides as on the command line
     (`schedule.group_size=4`); `overrides` replace whole top-level sections (`steps=3`). `plugins` are as `--plugin` on
     the command line (`["demo", "no:wandb"]`), `no_plugins` as `--no-plugins`; MILES_PLUGINS and the working folder's
-    miles.toml count as they do there. Raises RequestError before any work when the recipe is wrong, PluginError when a
-    plugin is broken or `locked` names another set, and what stopped the run otherwise: the folder then holds all that
-    was saved.
+    miles.toml count as they do there. `strict_plugins` ends the run when an event hook of a plugin raises, instead of
+    counting it; `trace_plugins` is a file that gets a JSON line for each hook call. Raises RequestError before any work
+    when the recipe is wrong, PluginError when a plugin is broken or `locked` names another set, and what stopped the
+    run otherwise: the folder then holds all that was saved.
     """
     source = Path(recipe) if isinstance(recipe, str) else recipe
     settings = [*set, *(f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in overrides.items())]
@@ -82,14 +87,15 @@ def run(
     if locked is not None:
         refuse_drift(locked, enabled)
     rehearse(plan)
-    folder = RunFolder.create(runs_dir, name or plan.name)
-    with folder.claimed():
-        folder.recipe.write_text(dump(plan.recipe))
-        write_lock(folder.lock, enabled)
-        return _go(plan, registry, folder, view, saved=None)
+    with _watched(registry, strict_plugins, trace_plugins):
+        folder = RunFolder.create(runs_dir, name or plan.name)
+        with folder.claimed():
+            folder.recipe.write_text(dump(plan.recipe))
+            write_lock(folder.lock, enabled)
+            return _go(plan, registry, folder, view, saved=None)
 
 
-def resume(run: Path, *, view: View = "live") -> Run:
+def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> Run:
     """Continue a run from its last checkpoint, as if it had never stopped.
 
     It uses exactly the plugins that the run recorded: neither MILES_PLUGINS nor miles.toml is consulted, and a
@@ -110,7 +116,21 @@ def resume(run: Path, *, view: View = "live") -> Run:
                 where=str(folder.path),
                 mend="start it again with `miles run`; `checkpoint: {every: N}` saves one every N steps",
             )
-        return _go(plan, registry, folder, view, saved)
+        with _watched(registry, strict_plugins):
+            return _go(plan, registry, folder, view, saved)
+
+
+@contextmanager
+def _watched(registry: Registry, strict: bool, trace_file: Path | None = None) -> Iterator[None]:
+    """Event hooks as this run wants them."""
+    trace = HookTrace(trace_file) if trace_file is not None else None
+    registry.watch(strict=strict, trace=trace)
+    try:
+        yield
+    finally:
+        registry.watch()
+        if trace is not None:
+            trace.close()
 
 
 def export(run: Path, to: Path) -> Path:
@@ -155,15 +175,16 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
     folder.write_status(state="running", error="", steps_done=done, steps=plan.steps)
     try:
         wait_for(_run_ring(plan, folder, recorder, saved))
+        recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
     except BaseException as error:
         told = explained(error)
-        _end_early(told, plan, folder, recorder, live)
+        _end_early(told, plan, registry, folder, recorder, live)
         if told is error:
             raise
         raise told from error
-    recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
     evaluations = comparisons(recorder.evaluations)
-    folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, evaluations=evaluations)
+    told_of = listener_uses(registry)
+    folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, evaluations=evaluations, plugins=told_of)
     live.close()
     recorder.close("done")
     summary = {
@@ -173,15 +194,14 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
         "folder": str(folder.path),
         "report": str(write_report(folder, decode=_decoder(plan))),
         "evaluations": evaluations,
-        "plugins": [
-            {"name": use.plugin.name, "calls": use.calls, "failures": use.failures, "seconds": use.seconds}
-            for use in registry.summary()
-        ],
+        "plugins": told_of,
     }
     return Run(folder, summary)
 
 
-def _end_early(error: BaseException, plan: Plan, folder: RunFolder, recorder: Recorder, live: LiveView) -> None:
+def _end_early(
+    error: BaseException, plan: Plan, registry: Registry, folder: RunFolder, recorder: Recorder, live: LiveView
+) -> None:
     """Put on record that and why the run ended, and tell whoever sees the error what was saved."""
     interrupted = isinstance(error, KeyboardInterrupt)
     state = "interrupted" if interrupted else "failed"
@@ -190,7 +210,10 @@ def _end_early(error: BaseException, plan: Plan, folder: RunFolder, recorder: Re
     error.add_note(f"run folder: {folder.path}; {_what_is_saved(plan, folder)}")
     try:
         recorder.emit("run_failed", folder=folder.path, error=text, interrupted=interrupted)
-        folder.write_status(state=state, error=text)
+        told_of = listener_uses(registry)
+        for line in failing_listeners(told_of):
+            error.add_note(line)
+        folder.write_status(state=state, error=text, plugins=told_of)
         recorder.close(state)
         write_report(folder, decode=None)
     except MilesError as second:  # the disk may be what failed; the first error is the one to show

@@ -1,11 +1,13 @@
-"""The sentence that a run is judged by: each evaluation before and after, with the paired interval."""
+"""What a run is judged by: each evaluation before and after, with the paired interval; and what listeners cost it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Several
 from typing import Any
 
 from miles_core.contracts.observing import Evaluation
+from miles_core.host.registry import Registry
 from miles_core.observe.statistics import paired_difference
 
 
@@ -35,3 +37,18 @@ def comparisons(evaluations: Several[Evaluation]) -> dict[str, dict[str, Any]]:
             "skipped": len(mine) - len(scored),
         }
     return found
+
+
+def listener_uses(registry: Registry) -> list[dict[str, Any]]:
+    """Calls, failures and seconds of each plugin's event hooks in this process, with the last error (JSON data)."""
+    return [use.to_json() for use in registry.summary()]
+
+
+def failing_listeners(uses: Several[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each plugin whose event hooks failed."""
+    return [
+        f"plugin {use['name']} ({use['distribution']} {use['version']}): {use['failures']} of {use['calls']} calls of "
+        f"its event hooks failed, the last with {use['last_error']}"
+        for use in uses
+        if use["failures"]
+    ]

@@ -38,6 +38,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "steps": lambda value: isinstance(value, int),
     "steps_done": lambda value: isinstance(value, int),
     "last_metrics": lambda value: isinstance(value, dict) and all(isinstance(v, int | float) for v in value.values()),
+    "plugins": lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value),
     "evaluations": lambda value: isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
 }
 """What the fields of run.json are, where they are there."""

@@ -40,7 +40,7 @@ def write_report(folder: RunFolder, *, decode: Callable[[int], str] | None) -> P
         cards="".join(_cards(status, metrics, events)),
         charts=charts(metrics, events) or "<p>No step has been trained yet.</p>",
         samples="".join(sample_html(sample, decode) for sample in samples) or "<p>No trajectories are stored.</p>",
-        plugins=_plugins(folder.lock),
+        plugins=_plugins(folder.lock) + _listeners(status),
         recipe=escape(folder.recipe.read_text(encoding="utf-8") if folder.recipe.exists() else "(not stored)"),
         footer=escape(f"Written by miles-core from {folder.path.resolve()}"),
     )
@@ -127,6 +127,18 @@ def _plugins(lock: Path) -> str:
     return (
         f"<table><tr><th>plugin</th><th>distribution</th><th>version</th><th>sha256 of RECORD</th></tr>{cells}</table>"
     )
+
+
+def _listeners(status: Mapping[str, Any]) -> str:
+    """What the event hooks of each plugin did: calls, failures, seconds."""
+    uses = status.get("plugins") or []
+    if not uses:
+        return ""
+    fields = ("name", "calls", "failures", "seconds", "last_error")
+    cells = ("".join(f"<td>{escape(str(use.get(key, '')))}</td>" for key in fields) for use in uses)
+    rows = "".join(f"<tr>{row}</tr>" for row in cells)
+    head = "<tr><th>event hooks of</th><th>calls</th><th>failures</th><th>seconds</th><th>last error</th></tr>"
+    return f"<table>{head}{rows}</table>"
 
 
 def _duration(seconds: float) -> str:
