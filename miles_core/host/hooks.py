@@ -17,7 +17,7 @@ import pluggy
 from miles_core import hookspecs
 from miles_core.errors import PluginError, Problem
 from miles_core.hookspecs import REMOVED_HOOKS, Deprecated
-from miles_core.host.load import LoadedPlugin
+from miles_core.host.load import LoadedPlugin, origin
 from miles_core.host.members import (
     foreign_mark_of,
     function_of,
@@ -95,7 +95,7 @@ def check_hooks(plugin: LoadedPlugin, manager: HookManager) -> list[Problem]:
     """What is wrong with the hook implementations of a plugin; nothing when pluggy may register it."""
     subject = plugin.object
     title = plugin.installed.title
-    where = f"{plugin.installed.module} of {plugin.installed.distribution} {plugin.installed.version}"
+    where = origin(plugin.installed)
     if inspect.isclass(subject):
         return [
             Problem(

@@ -138,12 +138,12 @@ def _problem(plugin: InstalledPlugin, doing: str, error: BaseException) -> Probl
     return Problem(
         f"plugin {plugin.title} {doing}: {type(error).__name__}{': ' + text if text else ''}"
         f"{f' ({place})' if place else ''}",
-        where=_origin(plugin),
+        where=origin(plugin),
         mend=_mend(plugin, error),
     )
 
 
-def _origin(plugin: InstalledPlugin) -> str:
+def origin(plugin: InstalledPlugin) -> str:
     """Where the plugin comes from: its entry point, or its file when it has no distribution."""
     if not plugin.distribution:
         return plugin.location

@@ -40,6 +40,7 @@ def enable(
             where = f" ({problem.where})" if problem.where else ""
             at = ("plugins", refusal.position)
             faults.add(at, problem.what + where, problem.mend, broken=refusal.broken, say_path=False)
+    taken = None
     if milesfile is not None and milesfile in decision.enabled:
         search_folders(folders)
         taken = taken_name(milesfile)
@@ -49,7 +50,7 @@ def enable(
             decision = replace(decision, enabled=others)
     registry, broken = activate(index, decision)
     faults.add_plugin(broken)
-    return decision, registry, not (decision.refusals or broken)
+    return decision, registry, not (decision.refusals or broken or taken)
 
 
 def meant(decision: Decision) -> frozenset[str]:
