@@ -35,16 +35,18 @@ class Problem:
 
 
 class MilesError(Exception):
-    """The root of all errors that a command prints without a traceback. `exit_code` is the command's."""
+    """The root of all errors that a command prints without a traceback. `exit_code` is the command's; `origin` is the
+    traceback of the process that raised it, as text, when that was another one."""
 
     exit_code = EXIT_FAILED
+    origin = ""
 
     def __init__(self, what: str | Sequence[Problem], *, where: str = "", mend: str = "") -> None:
         self.problems: tuple[Problem, ...] = (Problem(what, where, mend),) if isinstance(what, str) else tuple(what)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
-    def __reduce__(self) -> tuple[type[MilesError], tuple[tuple[Problem, ...]]]:
-        return (type(self), (self.problems,))
+    def __reduce__(self) -> tuple[type[MilesError], tuple[tuple[Problem, ...]], dict[str, str]]:
+        return (type(self), (self.problems,), {"origin": self.origin})
 
 
 class RequestError(MilesError):

@@ -88,6 +88,7 @@ def _report(text: str, error: BaseException, code: int, wants_traceback: bool) -
         import traceback
 
         traceback.print_exception(error)
+        remark(getattr(error, "origin", ""))
     for line in [text, *getattr(error, "__notes__", [])]:
         remark(line)
     sys.stderr.flush()

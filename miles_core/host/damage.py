@@ -133,7 +133,7 @@ def explain(error: BaseException) -> Problem | None:
     Goes by the traceback, also by one that a worker sent as text: it must lead through `importlib.metadata`, and there
     must be a distribution on the path whose damage ends that.
     """
-    text = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error)) + _from_workers(error)
     frames = re.findall(r'File "([^"]+)", line \d+, in (\S+)', text)
     reading = [place for place, (file, _) in enumerate(frames) if _is_metadata(file)]
     if not reading:
@@ -153,6 +153,15 @@ def explain(error: BaseException) -> Problem | None:
     )
 
 
+def _from_workers(error: BaseException | None) -> str:
+    """The tracebacks that came with an error and its causes from other processes."""
+    text = ""
+    while error is not None:
+        text += getattr(error, "origin", "")
+        error = error.__cause__ or error.__context__
+    return text
+
+
 def explained(error: BaseException) -> BaseException:
     """The error itself, or a DamagedMetadata before it that says what it is due to."""
     if isinstance(error, DamagedMetadata | KeyboardInterrupt):
@@ -160,7 +169,10 @@ def explained(error: BaseException) -> BaseException:
     problem = explain(error)
     if problem is None:
         return error
-    before = error.problems if isinstance(error, MilesError) else (Problem(f"{type(error).__name__}: {error}"),)
+    if isinstance(error, MilesError):
+        before = [Problem(each.what, each.where) for each in error.problems]  # their mends would mislead
+    else:
+        before = [Problem(f"{type(error).__name__}: {error}")]
     return DamagedMetadata([problem, *before])
 
 

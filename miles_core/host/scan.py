@@ -113,10 +113,10 @@ def scan(path: Sequence[str] | None = None) -> Index:
         try:
             plugins = _read(candidate, remarks)
         except Damaged as error:
-            remarks.damage(candidate, error.fault, f"{error.text}; it is left out", error.file, error.line)
+            remarks.damage(candidate, error.fault, error.text, error.file, error.line)
             continue
         except (OSError, ValueError) as error:
-            remarks.damage(candidate, UNREADABLE, f"is unreadable ({error}); it is left out")
+            remarks.damage(candidate, UNREADABLE, f"is unreadable ({error})")
             continue
         name = plugins[0].distribution if plugins else candidate.name
         winner = winners.setdefault(name, candidate)
@@ -148,7 +148,7 @@ def _read(found: Found, remarks: _Remarks) -> tuple[InstalledPlugin, ...]:
     raw = found.read("entry_points.txt")
     if not raw:
         if raw is None and not found.is_egg and not found.zipped and not found.has("METADATA"):
-            remarks.damage(found, NO_METADATA, "has no METADATA: a broken installation; it is left out")
+            remarks.damage(found, NO_METADATA, "has no METADATA: a broken installation")
         return ()
     text = decoded(raw, "entry_points.txt")
     if bad := malformed_place(text):

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from miles_core.contracts.component import BuildContext, ComponentRef
-from miles_core.errors import RunError
+from miles_core.errors import MilesError, RunError
 from miles_core.runtime.frames import Call, Cancel, Reply, read_frame, write_frame
 
 CLOSE_GRACE_SECONDS = 5.0
@@ -77,7 +77,11 @@ class Worker:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # whatever a plugin raises belongs to the caller, who can name the worker
-            error.add_note("".join(traceback.format_exception(error)))
+            text = "".join(traceback.format_exception(error))
+            if isinstance(error, MilesError):
+                error.origin = text
+            else:
+                error.add_note(text)
             self._reply(Reply(number, error=_portable(error)))
         else:
             self._reply(Reply(number, value))
