@@ -30,7 +30,8 @@ _HOME = {
     "miles_core.contracts.middleware": "AgentMiddleware GeneratorMiddleware Middleware RolloutMiddleware",
     "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer prompt_tokens",
     "miles_core.contracts.observing": "Evaluation EvaluationContext Evaluator Handle Runtime Tracker",
-    "miles_core.contracts.options": "NoOptions Options ScheduleOptions TrainerOptions",
+    "miles_core.contracts.options": "NoOptions Options ScheduleOptions StalenessOptions TrainerOptions",
+    "miles_core.contracts.pace": "Pace Refill",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
         "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward "
@@ -178,7 +179,16 @@ if TYPE_CHECKING:
         ScheduleOptions as ScheduleOptions,
     )
     from miles_core.contracts.options import (
+        StalenessOptions as StalenessOptions,
+    )
+    from miles_core.contracts.options import (
         TrainerOptions as TrainerOptions,
+    )
+    from miles_core.contracts.pace import (
+        Pace as Pace,
+    )
+    from miles_core.contracts.pace import (
+        Refill as Refill,
     )
     from miles_core.contracts.planning import (
         RecipeFacts as RecipeFacts,

@@ -107,7 +107,49 @@ def miles_schedules() -> Iterable[Component]:
             "miles_core.contracts.options:ScheduleOptions",
             "Roll out, train, publish; one after the other",
             example={"groups_per_step": 2, "group_size": 4},
-        )
+        ),
+        Component(
+            "one-step-off",
+            "miles_core.rollout.one_step_off:OneStepOffSchedule",
+            "miles_core.rollout.one_step_off:OneStepOffOptions",
+            "The next batch is made while one is trained; as reproducible as sync",
+            example={"groups_per_step": 4, "group_size": 8},
+        ),
+        Component(
+            "async",
+            "miles_core.rollout.async_schedule:AsyncSchedule",
+            "miles_core.rollout.async_schedule:AsyncOptions",
+            "Engines never wait for the trainer; how old a group may be is bounded",
+            example={"groups_per_step": 4, "group_size": 8},
+        ),
+    ]
+
+
+@hookimpl
+def miles_staleness() -> Iterable[Component]:
+    example = {"limit": 1}
+    return [
+        Component(
+            "oldest-token",
+            "miles_core.rollout.staleness:OldestToken",
+            "miles_core.rollout.staleness:OldestTokenOptions",
+            "A group is as old as its oldest token",
+            example=example,
+        ),
+        Component(
+            "mean-version",
+            "miles_core.rollout.staleness:MeanVersion",
+            "miles_core.rollout.staleness:MeanVersionOptions",
+            "A group is as old as its tokens are on average",
+            example=example,
+        ),
+        Component(
+            "per-token",
+            "miles_core.rollout.staleness:PerToken",
+            "miles_core.rollout.staleness:PerTokenOptions",
+            "Old tokens become context, young ones still teach",
+            example=example,
+        ),
     ]
 
 

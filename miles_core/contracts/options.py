@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
     from miles_core.contracts.planning import RecipeFacts
@@ -36,6 +36,12 @@ class ScheduleOptions(Options):
 
     groups_per_step: PositiveInt = Field(description="groups in the batch of one step")
     group_size: PositiveInt = Field(description="trajectories in a group")
+
+
+class StalenessOptions(Options):
+    """What every staleness policy's options have, since a schedule's `max_staleness` sets it."""
+
+    limit: NonNegativeInt = Field(description="versions; by default the schedule's `max_staleness`")
 
 
 class TrainerOptions(Options):

@@ -21,6 +21,7 @@ class RecipeFacts:
     steps             batches in this phase
     model             the model's card (None: the recipe has no model)
     sampling          how rollouts sample
+    buffer_groups     finished groups that may wait (None: the buffer does not say)
     """
 
     group_size: int
@@ -31,3 +32,4 @@ class RecipeFacts:
     model: ModelCard | None = None
     chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     capabilities: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    buffer_groups: int | None = None

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import Clock, EventSink
 from miles_core.contracts.model import Renderer
+from miles_core.contracts.pace import Pace
 from miles_core.contracts.sessions import Sessions
 from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.task import Message, Task
@@ -142,10 +143,12 @@ class Reward(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether to keep a group, and why not."""
+    """Whether to keep a group, and why not. A staleness policy may keep it changed: `instead` is then what is trained,
+    the same trajectories with fewer tokens to learn from."""
 
     keep: bool
     reason: str = ""
+    instead: Group | None = None
 
 
 class Filter(Protocol):
@@ -164,26 +167,46 @@ class Staleness(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Discard:
-    """A group that the buffer threw away: aborted or filtered at put, stale at get; and the reason in words."""
+    """A group that the buffer threw away: aborted or filtered at put, stale at get; and the reason in words. With
+    `recycle` its task is to be drawn again."""
 
     group: Group
     disposition: Disposition
     reason: str
+    recycle: bool = False
 
 
 class Buffer(Protocol):
     """What waits between rollout and trainer: bounded, and the one place where groups are discarded."""
 
-    def connect(self, groups_per_step: int, filters: Several[Filter], staleness: Staleness | None) -> None:
-        """Called once, before anything else: what capacity is measured in, and who judges."""
+    def connect(
+        self,
+        groups_per_step: int,
+        filters: Several[Filter],
+        staleness: Staleness | None,
+        *,
+        ordered: bool = False,
+        discarding: Callable[[Discard], None] | None = None,
+    ) -> None:
+        """Called once, before anything else: what capacity is measured in, and who judges.
+
+        ordered     `get` gives groups in the order of their numbers, which then are 0, 1, 2, ...: each is put once
+        discarding  is called with each discard, before `put` or `get` goes on. Whoever is told of a stale group that is
+                    recycled puts another one, or says `end` again, though the buffer had ended
+        """
         ...
 
     async def put(self, group: Group) -> Verdict:
-        """Waits while full. Not kept: aborted, or rejected by a filter, with the reason."""
+        """Waits while full. Not kept: aborted, or rejected by a filter, with the reason. Returns in the same turn of
+        the event loop in which the group began to wait, so that a checkpoint finds it in one place."""
         ...
 
     async def get(self, version: int) -> Group | None:
         """The next group that is not stale at `version`; None when the rollout ended and nothing is left."""
+        ...
+
+    def waiting(self) -> list[Group]:
+        """The groups that wait, in order: a checkpoint saves them beside `state`."""
         ...
 
     def end(self, error: BaseException | None = None) -> None:
@@ -199,7 +222,10 @@ class Buffer(Protocol):
         ...
 
     def state(self) -> Mapping[str, Any]: ...
-    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+    def restore(self, state: Mapping[str, Any], groups: Several[Group] = ()) -> None:
+        """`groups` are those that `waiting` gave. Raises RequestError when one that waited is not among them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +236,7 @@ class RolloutContext:
     score       a group with rewards on its trajectories; failed rewards come back as a RunError that names task,
                 plugin and cause
     buffer      where finished groups go
+    pace        how many attempts may be in flight, and when the next group may be started
     """
 
     data: Data
@@ -221,26 +248,32 @@ class RolloutContext:
     seed: int
     clock: Clock
     events: EventSink
+    pace: Pace = field(default_factory=Pace)
 
 
 class Rollout(Protocol):
     """Owns the whole rollout phase: puts groups into the buffer, as many as it was granted.
 
     It runs beside the driver from `start` until `close`; an exception in it reaches the driver through the buffer's
-    `get` or through `health`.
+    `get` or through `health`. Groups are numbered 0, 1, 2, ... as they are submitted, and each is put exactly once.
     """
 
     async def start(self, context: RolloutContext) -> None: ...
 
     def grant(self, groups: int) -> None:
-        """Allow that many more groups to be kept. A group that the buffer rejects is replaced by another."""
+        """Allow that many more groups to be kept. A group that the buffer rejects is replaced by another. After the
+        data ended, a grant asks it once more: a task may have come back."""
         ...
 
     async def drain(self) -> None:
-        """Return when nothing is in flight; start nothing new."""
+        """Return when all that was granted was put, or cannot be: nothing is in flight then."""
         ...
 
-    def state(self) -> Mapping[str, Any]: ...
+    def state(self) -> Mapping[str, Any]:
+        """With what was granted and not yet put, and the tasks of groups in flight: `restore` makes them again, under
+        the same numbers."""
+        ...
+
     def restore(self, state: Mapping[str, Any]) -> None: ...
     async def close(self) -> None: ...
 
@@ -254,12 +287,18 @@ class Schedule(Protocol):
     @property
     def groups_per_step(self) -> int: ...
 
-    def grant(self, step: int) -> int:
-        """How many more groups the rollout may start before this step's batch is taken."""
+    @property
+    def pace(self) -> Pace:
+        """How the rollout fills its slots, and what a publication does to what is in flight."""
+        ...
+
+    def reach(self, step: int, taken: bool) -> int | None:
+        """How many batches, from the run's first, may be under way or done: before batch `step` is taken from the
+        buffer, or after (`taken`), while it is trained. None: as many as there will be."""
         ...
 
     def publishes(self, step: int) -> bool:
-        """Whether weights are published after this step."""
+        """Whether weights are published after `step` batches."""
         ...
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from miles_core.contracts.component import BuildContext, ComponentRef
-from miles_core.contracts.engine import EngineCapabilities, EngineClient, GenerateRequest, GenerateResult
+from miles_core.contracts.engine import EngineCapabilities, EngineClient, GenerateRequest, GenerateResult, PauseMode
 from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
 from miles_core.contracts.observing import Runtime
@@ -22,13 +22,16 @@ from miles_core.contracts.sessions import Sessions
 from miles_core.contracts.transport import Form
 from miles_core.errors import Problem, RequestError
 from miles_core.loop import preflight
+from miles_core.loop.account import Returns
 from miles_core.loop.layers import Layers
+from miles_core.loop.occupancy import Occupancy
 from miles_core.loop.record import Recorder
 from miles_core.loop.ring import Phase, Ring
 from miles_core.loop.sessions import serve_sessions
 from miles_core.recipe.resolved import PhasePlan, Plan
 from miles_core.rollout.attempts import AttemptMaker
 from miles_core.rollout.fleet import Fleet
+from miles_core.rollout.recycled import RecyclingData
 from miles_core.rollout.scoring import Scorer, WeighedReward
 from miles_core.rollout.single_turn import SingleTurn
 from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
@@ -84,7 +87,7 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
     try:
         drafts = [_Draft(builder, phase) for phase in plan.phases]
         engines, trainer = await _start_workers(builder, runtime, any(draft.needs_engine for draft in drafts))
-        await _check_engines(plan, engines)
+        await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, engines)
         clients = Fleet(engines) if engines else NoEngines()
         sessions = await serve_sessions(plan, clients, renderer, engines)
         phases = _join(drafts, clients, renderer, sessions)
@@ -137,23 +140,24 @@ async def _start_workers(
     return tuple(RemoteEngine(handle) for handle in handles[plan.trainer is not None :]), trainer
 
 
-async def _check_engines(plan: Plan, engines: tuple[RemoteEngine, ...]) -> None:
+async def _check_engines(plan: Plan, pauses: set[PauseMode], engines: tuple[RemoteEngine, ...]) -> None:
     """What the recipe asks for, every engine must declare."""
     problems: list[Problem] = []
     for engine in engines:
         able = await engine.capabilities()
-        problems += [Problem(what, f"engine {engine.name!r}") for what in _unable(plan, able)]
+        problems += [Problem(what, f"engine {engine.name!r}") for what in _unable(plan, pauses, able)]
     if problems:
         raise RequestError(problems)
 
 
-def _unable(plan: Plan, able: EngineCapabilities) -> list[str]:
+def _unable(plan: Plan, pauses: set[PauseMode], able: EngineCapabilities) -> list[str]:
     form = Form.TENSORS if plan.trainer is not None else Form.DISK
     lacks = []
     if form not in able.forms:
         lacks.append(f"cannot take weights as {form.value}")
     if any(p.sampling.top_p < 1 or p.sampling.top_k > 0 for p in plan.phases) and not able.truncation:
         lacks.append("cannot sample with top_p or top_k")
+    lacks += [f"cannot pause as {mode.value} while weights are published" for mode in pauses - able.pause_modes]
     return lacks
 
 
@@ -162,7 +166,7 @@ class _Draft:
 
     def __init__(self, builder: _Builder, plan: PhasePlan) -> None:
         self.plan = plan
-        self.data = builder.here(plan.data)
+        self.data = RecyclingData(builder.here(plan.data))
         self.layers = Layers(
             [(ref, builder.here(ref, f"middleware-{place}-{ref.name}")) for place, ref in enumerate(plan.middleware)]
         )
@@ -175,7 +179,13 @@ class _Draft:
         self.evaluators = tuple(builder.here(ref) for ref in plan.evaluators)
         filters = tuple(builder.here(ref) for ref in plan.filters)
         staleness = builder.here(plan.staleness) if plan.staleness else None
-        self.buffer.connect(self.schedule.groups_per_step, filters, staleness)
+        self.buffer.connect(
+            self.schedule.groups_per_step,
+            filters,
+            staleness,
+            ordered=self.schedule.pace.ordered,
+            discarding=Returns(self.data, self.rollout),
+        )
         self.scorer = Scorer(
             [
                 WeighedReward(reward.name, reward.weight, builder.here(reward.ref), reward.ref.owner)
@@ -199,6 +209,11 @@ class _Draft:
     def needs_engine(self) -> bool:
         return self.samples or bool(self.evaluators)
 
+    def occupancy(self) -> Occupancy:
+        """A measure of how busy this phase keeps the engines."""
+        schedule = self.schedule
+        return Occupancy(schedule.pace.in_flight or schedule.groups_per_step * schedule.group_size, RealClock())
+
 
 def _join(
     drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None, sessions: Sessions | None = None
@@ -212,6 +227,7 @@ def _join(
         evaluating = sampling_draft or draft
         evaluator = sampling_draft.generator if sampling_draft else draft.layers.around("generator", SingleTurn())
         end = first + draft.plan.steps
+        occupancy = draft.occupancy()
         phases.append(
             Phase(
                 plan=draft.plan,
@@ -224,11 +240,12 @@ def _join(
                 buffer=draft.buffer,
                 advantage=draft.advantage,
                 evaluators=draft.evaluators,
-                generate=_attempts(draft.generator, draft, clients, renderer, sessions),
+                generate=occupancy.around(_attempts(draft.generator, draft, clients, renderer, sessions)),
                 score=draft.scorer if draft.generator.needs_engine else _unscored,
-                evaluation_generate=_attempts(evaluator, evaluating, clients, renderer, sessions),
+                evaluation_generate=occupancy.around(_attempts(evaluator, evaluating, clients, renderer, sessions)),
                 evaluation_score=draft.scorer,
                 evaluation_sampling=evaluating.plan.sampling,
+                occupancy=occupancy if draft.samples else None,
             )
         )
         first = end

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from miles_core.contracts.learning import Advantage
+from miles_core.rollout.staleness import OLD_TOKENS
 from miles_core.types.batch import Batch, Row
 from miles_core.types.sequence import FloatArray
 from miles_core.types.trajectory import Disposition, Group, Status, Trajectory
@@ -62,4 +63,6 @@ def _trainable(trajectory: Trajectory, needs_reward: bool) -> bool:
 
 
 def _why_not(trajectory: Trajectory) -> Disposition:
+    if OLD_TOKENS in trajectory.metadata and not trajectory.sampled_count:
+        return Disposition.STALE
     return Disposition.ABORTED if trajectory.status is Status.ABORTED else Disposition.FAILED

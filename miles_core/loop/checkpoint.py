@@ -1,7 +1,8 @@
 """Checkpoints: all that a run needs to go on as if it had never stopped.
 
-`checkpoints/step-000012/` holds `state.json` (the driver's part) and `trainer/` (the trainer's own). It is written
-beside its place and renamed into it when it is complete and on disk: what is there is whole.
+`checkpoints/step-000012/` holds `state.json` (the driver's part), groups that waited in a buffer or were discarded
+since the last step (Parquet), and `trainer/` (the trainer's own). It is written beside its place and renamed into
+it when it is complete and on disk: what is there is whole.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from miles_core.contracts.rollout import Discard
 from miles_core.errors import RequestError, RunError
+from miles_core.loop.record import discarded_entries
+from miles_core.observe.rows import plain
+from miles_core.observe.trajectories import SUFFIX, read_file, write_groups
+from miles_core.types.trajectory import Disposition, Group
 
 if TYPE_CHECKING:
     from miles_core.loop.driver import Progress
@@ -24,6 +30,9 @@ if TYPE_CHECKING:
 FORMAT = "miles.checkpoint"
 VERSION = 1
 PARTIAL = ".partial"
+OWED = "discarded"
+"""The file of groups that were discarded and not yet saved with a step."""
+
 FIELDS = {"step": int, "weight_version": int, "phases": list, "metrics_position": int, "events_position": int}
 """The fields of state.json that resuming reads, beside format and recipe."""
 
@@ -97,7 +106,7 @@ class Checkpoints:
                 (draft / "trainer").mkdir(parents=True)
                 if ring.trainer is not None:
                     await ring.trainer.save(draft / "trainer")
-                (draft / "state.json").write_text(json.dumps(self._state(ring, progress), indent=1) + "\n")
+                self._write_state(draft, ring, progress)
                 _sync(draft)
                 shutil.rmtree(place, ignore_errors=True)
                 draft.rename(place)
@@ -114,9 +123,29 @@ class Checkpoints:
         self._prune()
         ring.recorder.emit("checkpoint_saved", step=progress.step, folder=place)
 
+    def _write_state(self, folder: Path, ring: Ring, progress: Progress) -> None:
+        """The driver's part, in one turn of the event loop: whatever rolls out meanwhile is in exactly one place."""
+        state = json.dumps(self._state(ring, progress), indent=1, default=plain)
+        groups = {_waiting(place): phase.buffer.waiting() for place, phase in enumerate(ring.phases)}
+        for phase in ring.phases:
+            ring.recorder.owed += phase.buffer.discarded()
+        owed = discarded_entries(ring.recorder.owed)
+        (folder / "state.json").write_text(state + "\n")
+        for stem, waiting in groups.items():
+            if waiting:
+                entries = [(g, dict.fromkeys((t.id for t in g.trajectories), Disposition.BUFFERED)) for g in waiting]
+                write_groups(folder, stem, entries, step=None)
+        if owed:
+            write_groups(folder, OWED, owed, step=None)
+
     def _state(self, ring: Ring, progress: Progress) -> dict[str, Any]:
         phases = [
-            {"data": dict(p.data.state()), "rollout": dict(p.rollout.state()), "buffer": dict(p.buffer.state())}
+            {
+                "data": dict(p.data.state()),
+                "rollout": dict(p.rollout.state()),
+                "buffer": dict(p.buffer.state()),
+                "account": dict(p.account.state()),
+            }
             for p in ring.phases
         ]
         return {
@@ -139,13 +168,28 @@ class Checkpoints:
 def restore(ring: Ring, saved: Saved) -> None:
     """Put the driver's own parts back to where the checkpoint was. Raises RequestError when their state is damaged."""
     try:
-        for phase, state in zip(ring.phases, saved.state["phases"], strict=True):
+        for place, (phase, state) in enumerate(zip(ring.phases, saved.state["phases"], strict=True)):
             phase.data.restore(state["data"])
             phase.rollout.restore(state["rollout"])
-            phase.buffer.restore(state["buffer"])
+            phase.buffer.restore(state["buffer"], [group for group, _ in _groups(saved.folder, _waiting(place))])
+            phase.account.restore(state["account"])
     except (KeyError, TypeError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"
         raise RequestError(f"the checkpoint's state cannot be restored: {what}", where=str(saved.folder)) from error
+    ring.recorder.owed = [
+        Discard(group, next(iter(dispositions.values())), "before the checkpoint")
+        for group, dispositions in _groups(saved.folder, OWED)
+    ]
+
+
+def _waiting(place: int) -> str:
+    """The file of groups that waited in the buffer of a phase."""
+    return f"waiting-{place}"
+
+
+def _groups(folder: Path, stem: str) -> list[tuple[Group, dict[str, Disposition]]]:
+    path = folder / f"{stem}{SUFFIX}"
+    return list(read_file(path)) if path.exists() else []
 
 
 def recipe_digest(recipe: Mapping[str, Any]) -> str:

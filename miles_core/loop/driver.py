@@ -1,6 +1,7 @@
 """The driver: tasks → groups → batch → trainer → weights, version n+1 → engines, and round again.
 
-It knows no backend and no schedule: it asks the phase's schedule how many groups may start and whether to publish.
+It knows no backend and no schedule: it asks the phase's schedule how far the rollout may run ahead, when to publish,
+and what a publication does to requests in flight.
 """
 
 from __future__ import annotations
@@ -59,23 +60,34 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
     recorder.begin_step(progress.step, phase.plan.name, progress.version)
     prompts = await count_prompts(ring.engines)
     with recorder.timed("rollout"):
-        phase.rollout.grant(phase.schedule.grant(progress.step))
+        phase.allow(progress.step, taken=False)
         groups = await phase.take(progress.version)
     if not groups:
         recorder.note("the data ended", step=progress.step)
+        recorder.keep_rest(phase.plan.name, phase.buffer.discarded())
         return False
+    phase.allow(progress.step, taken=True)
     chosen = choose(groups, phase.advantage is not None)
     with recorder.timed("train"):
         report = await _learn(ring, phase, progress, chosen)
     progress.step += 1
     recorder.measure(batch_metrics(groups), phase.buffer.metrics(), report.metrics)
+    recorder.measure(phase.occupancy.metrics() if phase.occupancy else {})
     recorder.measure((await count_prompts(ring.engines)).since(prompts))
     recorder.keep(groups, chosen.dispositions, phase.buffer.discarded())
-    if ring.trainer is not None and phase.schedule.publishes(progress.step):
-        with recorder.timed("publish"):
-            progress.version += 1
-            await ring.publish(progress.version)
+    if ring.trainer is not None and (progress.step == phase.end or phase.schedule.publishes(progress.step)):
+        await _publish(ring, phase, progress)
     return True
+
+
+async def _publish(ring: Ring, phase: Phase, progress: Progress) -> None:
+    pace = phase.schedule.pace
+    if pace.settles:
+        with ring.recorder.timed("rollout"):
+            await phase.rollout.drain()
+    with ring.recorder.timed("publish"):
+        progress.version += 1
+        await ring.publish(progress.version, pace.pause)
 
 
 async def _learn(ring: Ring, phase: Phase, progress: Progress, chosen: Chosen) -> StepReport:

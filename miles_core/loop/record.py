@@ -6,6 +6,7 @@ plugins' event hooks.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Container, Coroutine, Iterator, Mapping
 from collections.abc import Sequence as Several
@@ -20,7 +21,7 @@ from miles_core.contracts.rollout import Data, Discard
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.jsonl import JsonLines
 from miles_core.observe.statistics import mean_and_interval
-from miles_core.observe.trajectories import write_groups
+from miles_core.observe.trajectories import Entry, write_groups
 from miles_core.types.trajectory import Disposition, Group
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Recorder:
         self.evaluations = list(evaluations)
         self.metrics_log = JsonLines(folder.metrics)
         self.events_log = JsonLines(folder.events)
+        self.owed: list[Discard] = []  # discards that a checkpoint saw before a step could save them
         self._run = run
         self._steps = steps
         self._listeners = tuple(listeners)
@@ -105,6 +107,8 @@ class Recorder:
         working = sum(self._times.get(part, 0.0) for part in ("rollout", "train", "publish"))
         rate = self._step.get("rollout/tokens", 0) / working if working > 0 else 0.0
         metrics = {**self._step, **times, "time/step": now - self._began, "time/tokens_per_second": rate}
+        if working > 0 and "train" in self._times:
+            metrics["time/trainer_idle"] = self._times.get("rollout", 0.0) / working
         self._began, self._times = now, {}
         self.metrics_log.append(metrics)
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
@@ -118,9 +122,19 @@ class Recorder:
     def keep(self, groups: Several[Group], dispositions: Mapping[str, Disposition], discards: Several[Discard]) -> None:
         """Save the step's trajectories with what became of them."""
         step = self._step["step"]
-        entries: list[tuple[Group, Mapping[str, Disposition]]] = [(group, dispositions) for group in groups]
-        entries += [(d.group, {t.id: d.disposition for t in d.group.trajectories}) for d in discards]
+        entries: list[Entry] = [(group, dispositions) for group in groups]
+        entries += discarded_entries([*self.owed, *discards])
+        self.owed.clear()
         write_groups(self.folder.trajectories, f"step-{step:06d}", entries, step=step)
+
+    def keep_rest(self, phase: str, discards: Several[Discard]) -> None:
+        """Save what was discarded since the last step, when the data of a phase ended before another batch."""
+        entries = discarded_entries([*self.owed, *discards])
+        self.owed.clear()
+        if entries:
+            step = self._step["step"]
+            stem = f"step-{step:06d}-after-{hashlib.sha256(phase.encode()).hexdigest()[:8]}"
+            write_groups(self.folder.trajectories, stem, entries, step=step)
 
     def keep_evaluation(self, name: str, step: int, groups: Several[Group]) -> None:
         entries = [(g, {t.id: Disposition.EVALUATION for t in g.trajectories}) for g in groups]
@@ -179,6 +193,11 @@ class Recorder:
             listener.on(name, {**facts, **(extra or {})})
         if self._hooks is not None and name in self._hooks.events:
             self._hooks.emit(name, **{**facts, "run": self._run})
+
+
+def discarded_entries(discards: Several[Discard]) -> list[Entry]:
+    """Discards as a trajectories file holds them."""
+    return [(d.group, {t.id: d.disposition for t in d.group.trajectories}) for d in discards]
 
 
 def read_evaluations(events: Several[Mapping[str, Any]]) -> list[Evaluation]:

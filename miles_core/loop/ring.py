@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.learning import Advantage
 from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
 from miles_core.contracts.observing import Evaluator, Runtime
 from miles_core.contracts.rollout import Attempt, Buffer, Data, Generator, Rollout, RolloutContext, Schedule
 from miles_core.contracts.transport import Delivery, Form, Transport, UpdateManifest
+from miles_core.loop.account import Account
+from miles_core.loop.occupancy import Occupancy
 from miles_core.loop.record import Recorder
 from miles_core.recipe.resolved import PhasePlan, Plan
 from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
@@ -43,6 +46,8 @@ class Phase:
     evaluation_generate: Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
     evaluation_score: Callable[[Group], Coroutine[Any, Any, Group]]
     evaluation_sampling: Sampling
+    occupancy: Occupancy | None
+    account: Account = field(default_factory=Account)
 
     async def start(self, seed: int, recorder: Recorder) -> None:
         await self.rollout.start(
@@ -56,8 +61,16 @@ class Phase:
                 seed=seed,
                 clock=RealClock(),
                 events=recorder,
+                pace=self.schedule.pace,
             )
         )
+
+    def allow(self, step: int, *, taken: bool) -> None:
+        """Let the rollout make what the schedule allows now, and no more than the phase will train."""
+        reach = self.schedule.reach(step, taken)
+        ahead = (self.end if reach is None else min(reach, self.end)) - step - taken
+        if more := self.account.more(ahead, self.schedule.groups_per_step):
+            self.rollout.grant(more)
 
     async def take(self, version: int) -> list[Group]:
         """The groups of one batch, in submission order; fewer, or none, when the data ended."""
@@ -67,6 +80,7 @@ class Phase:
             if group is None:
                 break
             groups.append(group)
+        self.account.batches += 1
         return sorted(groups, key=lambda group: group.number)
 
 
@@ -91,8 +105,9 @@ class Ring:
             await self.sessions.stop()
         await self.runtime.close()
 
-    async def publish(self, version: int) -> None:
-        """All engines run `version` when this returns. Without engines there is nothing to publish to."""
+    async def publish(self, version: int, pause: PauseMode = PauseMode.RETRACT) -> None:
+        """All engines run `version` when this returns; `pause` says what becomes of requests in flight. Without
+        engines there is nothing to publish to."""
         if not self.engines:
             return
         started = self.recorder.clock.now()
@@ -100,9 +115,9 @@ class Ring:
             facts = await self.trainer.facts()
             manifest = UpdateManifest(version, Form.TENSORS, facts.tensors)
             transport, trainer = self.transport, self.trainer
-            await publish(manifest, self.engines, lambda: transport.transfer(version, trainer, self.engines))
+            await publish(manifest, self.engines, lambda: transport.transfer(version, trainer, self.engines), pause)
         else:
-            await publish(UpdateManifest(version, Form.DISK), self.engines, self._read_from_disk)
+            await publish(UpdateManifest(version, Form.DISK), self.engines, self._read_from_disk, pause)
         self.recorder.emit("weights_published", version=version, seconds=self.recorder.clock.now() - started)
 
     async def _read_from_disk(self) -> None:

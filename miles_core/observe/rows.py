@@ -67,7 +67,7 @@ def rows_of(entry: int, group: Group, dispositions: Mapping[str, Disposition], s
         "step": step,
         "group": group.number,
         "draw": group.draw,
-        "task": _json(_task_to_json(group.task), f"task {group.task.id!r}"),
+        "task": _json(group.task.to_data(), f"task {group.task.id!r}"),
     }
     if not group.trajectories:
         return [shared]
@@ -77,7 +77,7 @@ def rows_of(entry: int, group: Group, dispositions: Mapping[str, Disposition], s
 def group_from_rows(rows: Several[Row]) -> tuple[Group, dict[str, Disposition]]:
     """The inverse of `rows_of`. Columns that hold nothing essential may be missing."""
     first = rows[0]
-    task = _task_from_json(json.loads(first["task"]))
+    task = Task.from_data(json.loads(first["task"]))
     taken = [row for row in rows if row["trajectory"] is not None]
     group = Group(task, first["group"], first["draw"], tuple(_trajectory(row, task.id) for row in taken))
     return group, {row["trajectory"]: Disposition(row["disposition"]) for row in taken}
@@ -144,24 +144,16 @@ def _sequence(row: Row) -> Sequence:
     )
 
 
-def _task_to_json(task: Task) -> Row:
-    return {"id": task.id, "prompt": task.prompt, "answer": task.answer, "metadata": task.metadata}
-
-
-def _task_from_json(task: Row) -> Task:
-    prompt = task["prompt"] if isinstance(task["prompt"], str) else tuple(task["prompt"])
-    return Task(task["id"], prompt, task.get("answer"), task.get("metadata", {}))
-
-
 def _json(value: Any, whose: str) -> str:
     """JSON text of data that a plugin made; numpy's numbers and arrays become plain ones."""
     try:
-        return json.dumps(value, default=_plain, ensure_ascii=True)
+        return json.dumps(value, default=plain, ensure_ascii=True)
     except (TypeError, ValueError) as error:
         raise RunError(f"{whose} cannot be stored as JSON: {error}", mend="let the plugin give JSON data") from error
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What `json` cannot write, as what it can: numpy's numbers and arrays, and mappings."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -10,6 +10,7 @@ from miles_core.recipe.choose import Chooser, Chosen
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.schema import (
     DEFAULT_SECTIONS,
+    DEFAULT_STALENESS,
     KIND_OF_SECTION,
     LIST_SECTIONS,
     PHASE_SECTIONS,
@@ -113,6 +114,8 @@ def _phase(recipe: Recipe, phase: PhaseSection | None, parts: Parts, chooser: Ch
     spoiled = []
     for name in PHASE_SECTIONS:
         found = _find(recipe, phase, parts, name)
+        if name == "staleness":
+            found = _limited(found, one.get("schedule"), faults)
         if found is None:
             continue
         given.add(name)
@@ -153,6 +156,22 @@ def _find(recipe: Recipe, phase: PhaseSection | None, parts: Parts, name: str) -
         return None
     shape = GeneratorSection if name == "generator" else Section
     return _Found((name,) if at == (name,) else at, shape(**DEFAULT_SECTIONS[name]), default=True)
+
+
+def _limited(found: _Found | None, schedule: Chosen | None, faults: Faults) -> _Found | None:
+    """A schedule's `max_staleness` is the limit of the policy, which is the oldest token where the recipe has none."""
+    limit = getattr(schedule.options, "max_staleness", None) if schedule else None
+    if schedule is None or limit is None:
+        return found
+    beside = (*schedule.parts[:-1], "staleness")
+    if found is None:
+        return _Found(beside, Section(use=DEFAULT_STALENESS, limit=limit), default=True)
+    own = found.value.options.get("limit", limit)
+    if own != limit:
+        what = f"is {own}, but max_staleness of the schedule is {limit}"
+        faults.add((*found.parts, "limit"), what, "keep one of them")
+    options = {**found.value.options, "limit": own}
+    return _Found(max(found.parts, beside, key=len), Section(use=found.value.use, **options), found.default)
 
 
 def _rewards(found: _Found, chooser: Chooser, faults: Faults) -> tuple[RewardChoice, ...]:

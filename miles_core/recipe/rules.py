@@ -54,7 +54,14 @@ def facts_of(
         capabilities={
             kind: frozenset().union(*(each.capabilities for each in everything if each.kind == kind)) for kind in kinds
         },
+        buffer_groups=_buffer_groups(phase, schedule.options.groups_per_step),
     )
+
+
+def _buffer_groups(phase: PhaseChoice, groups_per_step: int) -> int | None:
+    buffer = phase.one.get("buffer")
+    capacity = getattr(buffer.options, "capacity", None) if buffer else None
+    return int(capacity * groups_per_step) if isinstance(capacity, int | float) else None
 
 
 def check_presence(data: Mapping[str, Any], phase: PhaseChoice, faults: Faults) -> None:

@@ -151,6 +151,9 @@ DEFAULT_SECTIONS: dict[str, dict[str, Any]] = {
 }
 """What a recipe has where it is silent."""
 
+DEFAULT_STALENESS = "oldest-token"
+"""The policy of a schedule with a `max_staleness`, in a recipe without `staleness:`."""
+
 CORE_KEYS = {
     "generator": ("sampling",),
     "engine": ("replicas",),

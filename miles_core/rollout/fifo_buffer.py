@@ -1,119 +1,176 @@
-"""The `fifo` buffer: bounded, first in first out; discards groups in exactly three cases and counts each."""
+"""The `fifo` buffer: bounded, and the one place where groups are discarded, in exactly three cases, each counted.
+
+At put: aborted (infrastructure failed) or failed (every attempt raised), and rejected by a filter. At get: stale.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Several
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import Options
 from miles_core.contracts.rollout import Discard, Filter, Staleness, Verdict
 from miles_core.errors import RequestError
-from miles_core.types.trajectory import Disposition, Group
+from miles_core.rollout.order import ArrivalOrder, Order, SubmissionOrder
+from miles_core.rollout.passage import Passage
+from miles_core.types.trajectory import Disposition, Group, Status
+
+LOST = (Status.ABORTED, Status.FAILED)
+SMALLEST_PARTIAL = 2
+"""Trajectories that a partial group has at least: one alone has nothing to be compared with."""
 
 
 class FifoOptions(Options):
-    """How much may wait."""
+    """How much may wait, and what becomes of groups that cannot be used as they are."""
 
     capacity: float = Field(default=2.0, gt=0, description="finished groups that may wait, as a multiple of a batch")
+    recycle: tuple[Literal["aborted", "stale"], ...] = Field(
+        default=(), description="discarded groups whose tasks are drawn again instead of new ones"
+    )
+    recycle_times: PositiveInt = Field(default=3, description="how often the same draw of a task comes back at most")
+    allow_partial_groups: bool = Field(
+        default=False, description="keep a group that lost trajectories to aborts, when two or more remain"
+    )
+
+    def card(self) -> Mapping[str, str]:
+        lost = "is kept with the rest" if self.allow_partial_groups else "is discarded whole"
+        return {"a group with an aborted trajectory": lost}
 
 
 class FifoBuffer:
-    """See `contracts.rollout.Buffer`. Aborted and filtered groups go at put, stale ones at get."""
+    """See `contracts.rollout.Buffer`."""
 
     def __init__(self, options: FifoOptions, context: BuildContext) -> None:
-        self._factor = options.capacity
-        self._groups: deque[Group] = deque()
-        self._changed = asyncio.Condition()
+        self._options = options
+        self._news = asyncio.Event()
         self._ended = False
         self._error: BaseException | None = None
         self._discards: list[Discard] = []
-        self._counts: Counter[str] = Counter()
-        self._ages: list[int] = []
+        self._returned: Counter[tuple[str, int]] = Counter()
+        self._passage = Passage()
         self._version = 0
 
-    def connect(self, groups_per_step: int, filters: Several[Filter], staleness: Staleness | None) -> None:
-        self._capacity = max(1, int(self._factor * groups_per_step))
+    def connect(
+        self,
+        groups_per_step: int,
+        filters: Several[Filter],
+        staleness: Staleness | None,
+        *,
+        ordered: bool = False,
+        discarding: Callable[[Discard], None] | None = None,
+    ) -> None:
+        capacity = max(1, int(self._options.capacity * groups_per_step))
+        self._order: Order = SubmissionOrder(capacity) if ordered else ArrivalOrder(capacity)
         self._filters = tuple(filters)
         self._staleness = staleness
+        self._discarding = discarding
 
     async def put(self, group: Group) -> Verdict:
-        if group.aborted:
-            return self._discard(group, Disposition.ABORTED, "aborted")
+        lost = sum(trajectory.status in LOST for trajectory in group.trajectories)
+        remain = len(group.trajectories) - lost
+        if group.aborted and not (self._options.allow_partial_groups and remain >= SMALLEST_PARTIAL):
+            return self._reject(group, Disposition.ABORTED, "aborted")
+        if lost and not remain:
+            return self._reject(group, Disposition.FAILED, "every attempt failed")
         for judge in self._filters:
             verdict = judge.judge(group)
             if not verdict.keep:
-                return self._discard(group, Disposition.FILTERED, verdict.reason)
-        async with self._changed:
-            await self._changed.wait_for(lambda: len(self._groups) < self._capacity)
-            self._groups.append(group)
-            self._changed.notify_all()
+                return self._reject(group, Disposition.FILTERED, verdict.reason)
+        if lost:
+            self._passage.count("partial")
+        await self._order.enter(group)
+        self._news.set()
         return Verdict(True)
 
     async def get(self, version: int) -> Group | None:
         self._version = version
         while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: self._groups or self._ended)
-                if self._error is not None:
-                    raise self._error
-                if not self._groups:
+            if self._error is not None:
+                raise self._error
+            group = self._order.leave(self._ended)
+            if group is None:
+                if self._ended:
                     return None
-                group = self._groups.popleft()
-                self._changed.notify_all()
+                self._news.clear()
+                await self._news.wait()
+                continue
             verdict = self._staleness.judge(group, version) if self._staleness else Verdict(True)
-            if group.oldest_version is not None:
-                self._ages.append(version - group.oldest_version)
+            self._passage.age(group, version)
             if verdict.keep:
-                return group
+                self._passage.take(group)
+                self._returned.pop(_draw_of(group), None)
+                return verdict.instead or group
             self._discard(group, Disposition.STALE, verdict.reason)
 
     def end(self, error: BaseException | None = None) -> None:
         self._ended = True
         self._error = error
-        # Wake a waiting `get` from plain code: the condition needs its lock, so a task does it.
-        self._wake = asyncio.get_running_loop().create_task(self._notify())
+        self._news.set()
+
+    def waiting(self) -> list[Group]:
+        return self._order.groups()
 
     def discarded(self) -> list[Discard]:
         discards, self._discards = self._discards, []
         return discards
 
     def metrics(self) -> dict[str, float]:
-        waiting = [self._version - g.oldest_version for g in self._groups if g.oldest_version is not None]
-        metrics: dict[str, float] = {
-            "buffer/queue_size": len(self._groups),
-            "buffer/aborted": self._counts.pop("aborted", 0),
-            "buffer/stale": self._counts.pop("stale", 0),
-            "buffer/staleness_mean": sum(self._ages) / len(self._ages) if self._ages else 0.0,
-            "buffer/staleness_max": max(self._ages, default=0),
+        groups = self._order.groups()
+        waiting = [self._version - g.oldest_version for g in groups if g.oldest_version is not None]
+        return {
+            "buffer/queue_size": len(groups),
+            **self._passage.metrics(),
             "buffer/waiting_staleness_mean": sum(waiting) / len(waiting) if waiting else 0.0,
             "buffer/waiting_staleness_max": max(waiting, default=0),
         }
-        metrics.update({f"buffer/{name}": count for name, count in sorted(self._counts.items())})
-        self._counts.clear()
-        self._ages.clear()
-        return metrics
 
     def state(self) -> Mapping[str, Any]:
-        return {"waiting": [group.number for group in self._groups]}
+        returned = [[task, draw, times] for (task, draw), times in self._returned.items()]
+        parts = {"order": dict(self._order.state()), "passage": dict(self._passage.state()), "returned": returned}
+        waiting = [group.number for group in self._order.groups()]
+        return {"waiting": waiting, **{name: part for name, part in parts.items() if part}}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Raises RequestError when groups waited: their trajectories are not in the state, and would be lost."""
-        if state["waiting"]:
-            raise RequestError(f"groups {state['waiting']} waited in the buffer at the checkpoint and were not saved")
+    def restore(self, state: Mapping[str, Any], groups: Several[Group] = ()) -> None:
+        """Raises RequestError when groups waited that are not given: they would be lost."""
+        given = {group.number: group for group in groups}
+        if lost := [number for number in state["waiting"] if number not in given]:
+            raise RequestError(f"groups {lost} waited in the buffer at the checkpoint and were not saved")
+        if "order" in state or given:
+            self._order.restore(state.get("order", {}), [given[number] for number in state["waiting"]])
+        self._passage.restore(state.get("passage", {}))
+        self._returned = Counter({(task, draw): times for task, draw, times in state.get("returned", ())})
         self._ended, self._error = False, None
 
-    async def _notify(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    def _discard(self, group: Group, disposition: Disposition, reason: str) -> Verdict:
-        name = disposition.value if disposition is not Disposition.FILTERED else f"filtered/{reason}"
-        self._counts[name] += 1
-        self._discards.append(Discard(group, disposition, reason))
+    def _reject(self, group: Group, disposition: Disposition, reason: str) -> Verdict:
+        """At put."""
+        self._order.skip(group.number)
+        self._discard(group, disposition, reason)
+        self._news.set()  # a group behind it may be due now
         return Verdict(False, reason)
+
+    def _discard(self, group: Group, disposition: Disposition, reason: str) -> None:
+        self._passage.discard(group, disposition, reason)
+        discard = Discard(group, disposition, reason, self._comes_back(group, disposition))
+        self._discards.append(discard)
+        if disposition is Disposition.STALE and discard.recycle:
+            self._ended = False
+        if self._discarding is not None:
+            self._discarding(discard)
+
+    def _comes_back(self, group: Group, disposition: Disposition) -> bool:
+        draw = _draw_of(group)
+        if disposition.value in self._options.recycle and self._returned[draw] < self._options.recycle_times:
+            self._returned[draw] += 1
+            return True
+        self._returned.pop(draw, None)
+        return False
+
+
+def _draw_of(group: Group) -> tuple[str, int]:
+    return group.task.id, group.draw

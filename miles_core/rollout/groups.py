@@ -1,8 +1,9 @@
-"""The `groups` rollout: makes as many kept groups as it was granted, round by round.
+"""The `groups` rollout: makes whole groups, as many as it was granted, and fills its slots at the schedule's pace.
 
-A round starts all granted groups at once. Groups that the buffer rejects are replaced in the next round, when the
-round has ended: what an engine computes together then depends on the tasks alone and not on timing, so a synchronous
-run is reproducible to the last bit. (A schedule that must never wait uses a rollout that refills slot by slot.)
+In rounds, all granted groups start at once, and those that the buffer rejects are replaced when the round has ended:
+what an engine computes together then depends on the tasks alone and not on timing, so a synchronous run is reproducible
+to the last bit. By group or by sample, a slot is filled as soon as it is free, so that engines never wait for
+stragglers; a full buffer keeps new groups from starting while those in flight go on.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from pydantic import Field
 
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import Options
-from miles_core.contracts.rollout import Attempt, Draw, RolloutContext, Verdict
-from miles_core.errors import PluginError, RunError
+from miles_core.contracts.pace import Pace, Refill
+from miles_core.contracts.rollout import Attempt, RolloutContext, Verdict
+from miles_core.errors import PluginError
+from miles_core.rollout.patience import Patience
+from miles_core.rollout.tickets import Ticket, Tickets
 from miles_core.rollout.together import is_our_end, together
-from miles_core.types.trajectory import Group, Status
+from miles_core.types.trajectory import Group, Trajectory
 
 PURPOSE = "rollout"
 """Separates the randomness of training from that of evaluations."""
@@ -36,9 +40,12 @@ class GroupsRollout:
     """See `contracts.rollout.Rollout`."""
 
     def __init__(self, options: GroupsOptions, context: BuildContext) -> None:
-        self._options = options
-        self._next_number = 0
-        self._granted = 0
+        self._tickets = Tickets()
+        self._patience = Patience(options.fruitless_rounds)
+        self._wanted = 0  # granted, not yet kept
+        self._samples = 0  # attempts in flight
+        self._entering = 0  # groups that wait for room in the buffer
+        self._exhausted = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -49,18 +56,22 @@ class GroupsRollout:
         self._task = asyncio.create_task(self._run(), name="rollout")
 
     def grant(self, groups: int) -> None:
-        self._granted += groups
+        self._wanted += groups
+        self._exhausted = False
+        self._idle.clear()
         self._wake.set()
 
     async def drain(self) -> None:
-        self._granted = 0
         await self._idle.wait()
 
     def state(self) -> Mapping[str, Any]:
-        return {"next_number": self._next_number}
+        state = self._tickets.state()
+        return {**state, "wanted": self._wanted} if self._wanted else state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._next_number = state["next_number"]
+        self._tickets.restore(state)
+        self._patience.something_succeeded = self._tickets.next_number > 0
+        self.grant(state.get("wanted", 0))
 
     async def close(self) -> None:
         if self._task is not None:
@@ -69,9 +80,7 @@ class GroupsRollout:
 
     async def _run(self) -> None:
         try:
-            while await self._serve_grant():
-                pass
-            self._context.buffer.end()
+            await self._fill_slots()
         except BaseException as error:  # the driver gets it from the buffer, where it waits
             if is_our_end(error):
                 raise
@@ -79,77 +88,102 @@ class GroupsRollout:
         finally:
             self._idle.set()
 
-    async def _serve_grant(self) -> bool:
-        """Make the granted groups; False when the data ended."""
-        await self._wake.wait()
-        self._wake.clear()
-        wanted, self._granted = self._granted, 0
-        self._idle.clear()
-        fruitless = 0
-        while wanted:
-            draws = self._draw(wanted)
-            verdicts = await together(self._make(draw) for draw in draws)
-            kept = sum(verdict.keep for verdict in verdicts)
-            wanted -= kept
-            fruitless = 0 if kept else fruitless + 1
-            if draws and fruitless >= self._options.fruitless_rounds:
-                raise _fruitless(fruitless, verdicts)
-            if wanted and len(draws) < wanted + kept:
-                return False
-        self._idle.set()
-        return True
+    async def _fill_slots(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as groups:
+                while True:
+                    for ticket in self._start():
+                        groups.create_task(self._make(ticket))
+                    self._rest()
+                    await self._wake.wait()
+                    self._wake.clear()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from failures.exceptions[0].__cause__
 
-    def _draw(self, wanted: int) -> list[tuple[int, Draw]]:
-        draws = []
-        for _ in range(wanted):
-            draw = self._context.data.draw()
-            if draw is None:
+    def _start(self) -> list[Ticket]:
+        """Tickets for the groups that may be started now."""
+        group_size, pace = self._context.group_size, self._context.pace
+        in_flight = len(self._tickets.in_flight)
+        free = startable(pace, group_size, groups=in_flight, samples=self._samples, entering=self._entering)
+        wanted = self._wanted - in_flight
+        tickets: list[Ticket] = []
+        while len(tickets) < (wanted if free is None else min(free, wanted)):
+            ticket = self._tickets.start(self._context.data)
+            if ticket is None:
+                self._exhausted = True
                 break
-            draws.append((self._next_number, draw))
-            self._next_number += 1
-        return draws
+            tickets.append(ticket)
+        self._samples += len(tickets) * group_size
+        if tickets:
+            together = len(tickets) if pace.refill is Refill.ROUND else (pace.in_flight or 1) // group_size
+            self._patience.begin_round(together)
+        return tickets
 
-    async def _make(self, numbered: tuple[int, Draw]) -> Verdict:
-        number, draw = numbered
-        context = self._context
+    def _rest(self) -> None:
+        """Say so when nothing is in flight and nothing will be."""
+        if self._tickets.in_flight or (self._wanted and not self._exhausted):
+            return
+        if self._wanted:
+            self._context.buffer.end()
+        self._idle.set()
+
+    async def _make(self, ticket: Ticket) -> None:
+        context, draw = self._context, ticket.draw
         attempts = [
             Attempt(
-                f"g{number}.{index}", draw.task, number, draw.draw, index, "rollout", context.sampling, context.seed
+                f"g{ticket.number}.{index}",
+                draw.task,
+                ticket.number,
+                draw.draw,
+                index,
+                PURPOSE,
+                context.sampling,
+                context.seed,
             )
             for index in range(context.group_size)
         ]
-        trajectories = await together(context.generate(attempt) for attempt in attempts)
-        group = await context.score(Group(draw.task, number, draw.draw, tuple(trajectories)))
-        verdict = await self._put(group)
+        trajectories = await together(self._attempt(attempt) for attempt in attempts)
+        group = await context.score(Group(draw.task, ticket.number, draw.draw, tuple(trajectories)))
+        self._patience.look_at(group)
+        self._entering += 1
+        verdict = await context.buffer.put(group)
+        self._entering -= 1
+        self._tickets.done(ticket)
+        self._wanted -= verdict.keep
+        self._wake.set()
+        self._tell(group, verdict)
+        self._patience.note(verdict)
+
+    async def _attempt(self, attempt: Attempt) -> Trajectory:
+        try:
+            return await self._context.generate(attempt)
+        finally:
+            self._samples -= 1
+            self._wake.set()
+
+    def _tell(self, group: Group, verdict: Verdict) -> None:
         rewards = [t.reward for t in group.trajectories if t.reward is not None]
-        context.events.emit(
+        self._context.events.emit(
             "group_finished",
             group=group.id,
-            task=draw.task.id,
+            task=group.task.id,
             disposition="buffered" if verdict.keep else verdict.reason,
             reward=sum(rewards) / len(rewards) if rewards else None,
         )
-        return verdict
 
-    async def _put(self, group: Group) -> Verdict:
-        failures = [t for t in group.trajectories if t.status is Status.FAILED]
-        if len(failures) == len(group.trajectories):
-            raise RunError(
-                f"every attempt at task {group.task.id!r} failed; the first: {failures[0].metadata.get('error')}",
-                where=f"group {group.id}",
-                mend="the log of the run has the traceback",
-            )
-        return await self._context.buffer.put(group)
+
+def startable(pace: Pace, group_size: int, *, groups: int, samples: int, entering: int) -> int | None:
+    """How many groups may be started beside what is in flight: `groups`, their unfinished `samples`, and of the groups
+    those that are `entering` a full buffer. None: as many as are wanted."""
+    if (groups if pace.refill is Refill.ROUND else entering) > 0:
+        return 0
+    if pace.in_flight is None:
+        return None
+    if pace.refill is Refill.SAMPLE:
+        return max(0, (pace.in_flight - samples) // group_size)
+    return max(0, pace.in_flight // group_size - groups)
 
 
 def _unusual(error: BaseException) -> PluginError:
     """What data, a filter or a buffer raised although it is no Exception, such as SystemExit."""
     return PluginError(f"a plugin raised {type(error).__name__}: {error}", where="rollout", mend="raise an Exception")
-
-
-def _fruitless(rounds: int, verdicts: list[Verdict]) -> RunError:
-    reasons = sorted({verdict.reason for verdict in verdicts})
-    return RunError(
-        f"{rounds} rounds in a row gave no group to train on; the last were dropped as: {', '.join(reasons)}",
-        mend="choose tasks that the model sometimes solves, a graded reward, or another filter",
-    )

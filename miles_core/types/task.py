@@ -39,3 +39,13 @@ class Task:
         if isinstance(self.prompt, str):
             return ({"role": "user", "content": self.prompt},)
         return self.prompt
+
+    def to_data(self) -> dict[str, Any]:
+        """The task as JSON data, as far as its metadata is."""
+        return {"id": self.id, "prompt": self.prompt, "answer": self.answer, "metadata": self.metadata}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Task:
+        """The inverse of `to_data`, also after a trip through JSON."""
+        prompt = data["prompt"] if isinstance(data["prompt"], str) else tuple(data["prompt"])
+        return cls(data["id"], prompt, data.get("answer"), data.get("metadata", {}))

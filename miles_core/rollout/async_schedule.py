@@ -1,0 +1,111 @@
+"""The `async` schedule: engines never wait for the trainer, the trainer takes finished groups as they come.
+
+How old a group may be when it is trained is the recipe's choice (`max_staleness`) and is enforced by the buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from miles_core.contracts.component import BuildContext
+from miles_core.contracts.engine import PauseMode
+from miles_core.contracts.options import ScheduleOptions
+from miles_core.contracts.pace import Pace, Refill
+from miles_core.contracts.planning import RecipeFacts
+from miles_core.rollout.limits import small_buffer, too_strict
+
+
+class AsyncOptions(ScheduleOptions):
+    """A batch, how far the rollout may run ahead, and how its slots are filled."""
+
+    max_staleness: NonNegativeInt | None = Field(
+        default=None, description="versions that a group may be behind when it is trained; any number when absent"
+    )
+    refill: Literal["sample", "group"] = Field(
+        default="sample", description="whether each finished trajectory frees its slot, or a finished group all of its"
+    )
+    over_sampling: float = Field(default=1.0, ge=1, description="groups in flight, as a multiple of a batch")
+    in_flight: PositiveInt | None = Field(
+        default=None, description="trajectories in flight at most; over_sampling batches when absent"
+    )
+    update_every: PositiveInt = Field(default=1, description="steps between two publications of weights")
+    order: Literal["arrival", "submission"] = Field(
+        default="arrival", description="whether batches are made of groups as they finish, or as they were submitted"
+    )
+    pause: PauseMode = Field(
+        default=PauseMode.RETRACT, description="what happens to requests in flight when weights are published"
+    )
+
+    @property
+    def slots(self) -> int:
+        """Trajectories in flight at most."""
+        return self.in_flight or int(self.over_sampling * self.groups_per_step) * self.group_size
+
+    def card(self) -> Mapping[str, str]:
+        return {
+            "in flight": f"{self.slots} trajectories at most; a slot is free again with each {self.refill}",
+            "requests in flight when weights are published": _WHAT_HAPPENS[self.pause],
+        }
+
+    def check(self, facts: RecipeFacts) -> Iterable[str]:
+        yield from small_buffer(facts)
+        if self.in_flight is not None and self.in_flight < self.group_size:
+            yield (
+                f"in_flight is {self.in_flight} trajectories, less than one group of {self.group_size}, so none could "
+                f"start; choose {self.group_size} or more"
+            )
+        if self.in_flight is not None and self.over_sampling != 1.0:
+            batch = self.groups_per_step * self.group_size
+            yield (
+                f"in_flight says {self.in_flight} trajectories and over_sampling says {self.over_sampling:g} x {batch} "
+                f"= {int(self.over_sampling * self.groups_per_step) * self.group_size}; keep one of them"
+            )
+        if facts.buffer_groups is not None:
+            batches = math.ceil(facts.buffer_groups / self.groups_per_step)
+            implied = max(1, batches // self.update_every)
+            yield from too_strict(self.max_staleness, implied, self._age(facts.buffer_groups, batches))
+        if self.pause is PauseMode.ABORT and "agent" in facts.chosen:
+            yield (
+                "pause is abort, which would break the token history of the agent's sessions; "
+                "choose retract or in-place"
+            )
+        if self.order == "submission" and "no-engine" in facts.capabilities.get("rollout", ()):
+            yield "order is submission, but this rollout repeats saved groups, whose numbers have gaps; choose arrival"
+
+    def _age(self, held: int, batches: int) -> str:
+        return (
+            f"a group that enters a full buffer waits for {held} groups / {self.groups_per_step} a batch = {batches} "
+            f"batches, with new weights every {self.update_every}"
+        )
+
+
+_WHAT_HAPPENS = {
+    PauseMode.RETRACT: "keep their tokens and recompute the cache under the new weights",
+    PauseMode.IN_PLACE: "keep their tokens and the cache of the old weights",
+    PauseMode.ABORT: "end, and their groups are discarded as aborted",
+}
+
+
+class AsyncSchedule:
+    """See `contracts.rollout.Schedule`."""
+
+    def __init__(self, options: AsyncOptions, context: BuildContext) -> None:
+        self.group_size = options.group_size
+        self.groups_per_step = options.groups_per_step
+        self.pace = Pace(
+            refill=Refill(options.refill),
+            in_flight=options.slots,
+            ordered=options.order == "submission",
+            pause=options.pause,
+        )
+        self._update_every = options.update_every
+
+    def reach(self, step: int, taken: bool) -> int | None:
+        return None
+
+    def publishes(self, step: int) -> bool:
+        return step % self._update_every == 0
