@@ -15,15 +15,17 @@ class XyzAgent:
         self._chat = Chat(options.calls, options.seconds)
 
     async def run(self, episode: Episode) -> Outcome:
-        """An exception is a failed attempt; a lost game is not one."""
+        """A lost game has the reward 0. An exception is a failed attempt: it has no reward, and is not learned from."""
         game = Game(episode.task.answer)
         messages: list[Message] = [*episode.task.messages]
         for turn in range(self._options.turns):
             if episode.cancelled.is_set():
                 break
-            answer = await self._chat.ask(episode, messages)
-            hint = game.guess(str(answer["content"]))
+            reply = await self._chat.ask(episode, messages)
+            hint = game.guess(str(reply.message["content"]))
             if hint is None:
                 return Outcome(1 - turn / self._options.turns, {"guesses": turn + 1})
-            messages += [answer, {"role": "user", "content": hint}]
-        return Outcome(0.0, {"guesses": self._options.turns})
+            if reply.cut:
+                break
+            messages += [reply.message, {"role": "user", "content": hint}]
+        return Outcome(0.0)

@@ -27,8 +27,11 @@ def played(guesses: list[str], secret: str = "7", cancelled: bool = False) -> Ou
     [(["7"], 1.0), (["3", "it is 7"], 0.75), (["1", "2", "3", "7"], 0.25), (["1", "2", "3", "4"], 0.0)],
 )
 def test_the_sooner_the_better(guesses: list[str], reward: float) -> None:
-    outcome = played(guesses)
-    assert (outcome.reward, outcome.metadata) == (reward, {"guesses": len(guesses)})
+    assert played(guesses).reward == reward
+
+
+def test_an_answer_that_was_cut_ends_the_game() -> None:
+    assert played(["3" * 100, "7"]).reward == 0.0
 
 
 def test_hints() -> None:

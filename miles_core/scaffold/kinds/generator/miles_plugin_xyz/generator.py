@@ -32,7 +32,7 @@ class XyzGenerator:
         row.add(context.renderer.render(attempt.task.messages))
         result = await self._ask(attempt, context, row, turn=0)
         for turn in range(1, self._turns):
-            if result.finish is Finish.ABORT:
+            if result.finish is not Finish.STOP:  # a turn that was cut has no end to go on from
                 break
             row.add(context.renderer.bridge(row.tokens, [self._again]))  # what was sampled is never tokenized anew
             result = await self._ask(attempt, context, row, turn)

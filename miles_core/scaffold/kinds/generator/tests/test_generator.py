@@ -42,8 +42,10 @@ def test_turns_have_noise_of_their_own_and_one_engine() -> None:
     assert first.affinity == second.affinity
 
 
-def test_an_answer_that_was_cut_is_truncated() -> None:
-    assert generated(ScriptedEngine(["444", "333"]), max_new_tokens=2).status is Status.TRUNCATED
+def test_an_answer_that_was_cut_is_the_last() -> None:
+    engine = ScriptedEngine(["444", "333"])
+    assert generated(engine, max_new_tokens=2).status is Status.TRUNCATED
+    assert len(engine.log) == 1
 
 
 def test_an_aborted_attempt_is_not_asked_again() -> None:
