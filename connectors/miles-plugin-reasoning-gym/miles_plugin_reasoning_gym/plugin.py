@@ -15,6 +15,7 @@ def miles_data() -> Iterable[Component]:
             factory="miles_plugin_reasoning_gym.data:ReasoningGymData",
             options="miles_plugin_reasoning_gym.options:DataOptions",
             summary="Tasks of any reasoning-gym generators, mixed by weight, with a held-out split",
+            example={"tasks": ["chain_sum"], "size": 16, "held_out": 8},
         )
     ]
 

@@ -24,7 +24,7 @@ class HuggingFaceOptions(Options):
 
 class ScratchOptions(Options):
     hidden: PositiveInt = Field(default=128, description="width")
-    layers: PositiveInt = 4
+    layers: PositiveInt = Field(default=4, description="transformer layers")
     heads: PositiveInt = Field(default=4, description="attention heads; divides `hidden`")
     kv_heads: PositiveInt | None = Field(default=None, description="key-value heads (default: as many as heads)")
     intermediate: PositiveInt | None = Field(default=None, description="width of the MLP (default: 4 x hidden)")
