@@ -16,7 +16,6 @@ def miles_model_specs() -> Iterable[Component]:
             options="miles_plugin_huggingface.options:HuggingFaceOptions",
             summary="A model in a Hugging Face directory, or on the hub",
             example={"path": "model"},
-            example={"path": "model"},
         ),
         Component(
             "scratch",
