@@ -35,22 +35,22 @@ def normal(message: Mapping[str, Any]) -> Message:
     found: dict[str, Any] = {"role": ROLE_OF[message["role"]], "content": _content(message.get("content"))}
     if found["role"] == "assistant":
         if reasoning := message.get("reasoning_content") or message.get("reasoning"):
-            found["reasoning_content"] = reasoning
+            found["reasoning_content"] = _text("reasoning_content", reasoning)
         if calls := message.get("tool_calls"):
             found["tool_calls"] = _tool_calls(calls)
         return found
     for key in ("name", "tool_call_id"):
         if value := message.get(key):
-            if not isinstance(value, str):
-                raise ValueError(f"`{key}` is {type(value).__name__}, expected text")
-            found[key] = value
+            found[key] = _text(key, value)
     return found
 
 
 def _message(place: int, message: Any) -> Message:
     if not isinstance(message, dict):
         raise bad_request(f"message {place} is {_kind(message)}, expected an object")
-    role = message.get("role")
+    role, content = message.get("role"), message.get("content")
+    if len(message) == 2 and type(content) is type(role) is str and role in ROLE_OF:  # most messages of most histories
+        return {"role": ROLE_OF[role], "content": content}
     if not isinstance(role, str) or role not in ROLE_OF:
         raise bad_request(
             f"message {place} has the role {role!r:.40}", code="unknown_role", mend=f"one of {', '.join(ROLE_OF)}"
@@ -89,15 +89,16 @@ def _tool_call(call: Any) -> dict[str, Any]:
     if not isinstance(arguments, str | dict):
         raise ValueError(f"the arguments of tool call {function['name']!r} are {_kind(arguments)}, expected JSON text")
     made = {"type": "function", "function": {"name": function["name"], "arguments": arguments}}
-    return {"id": call["id"], **made} if call.get("id") else made
+    return {"id": _text("id", call["id"]), **made} if call.get("id") else made
 
 
 def _check_tool_results(messages: tuple[Message, ...]) -> None:
     """A tool's answer needs the assistant's call that it answers."""
     called: set[str | None] = set()
     for place, message in enumerate(messages):
-        called |= {call.get("id") for call in message.get("tool_calls", ())}
-        if message["role"] == "tool" and not (
+        if message["role"] == "assistant" and "tool_calls" in message:
+            called |= {call.get("id") for call in message["tool_calls"]}
+        elif message["role"] == "tool" and not (
             message["tool_call_id"] in called if "tool_call_id" in message else called
         ):
             named = f" to call {message['tool_call_id']!r:.60}" if "tool_call_id" in message else ""
@@ -105,6 +106,12 @@ def _check_tool_results(messages: tuple[Message, ...]) -> None:
                 f"message {place} is a tool's answer{named}, and no assistant message before it makes that call",
                 code="tool_result_without_call",
             )
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"`{key}` is {_kind(value)}, expected text")
+    return value
 
 
 def _kind(value: Any) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from miles_core import Finish, GenerateRequest, GenerateResult, NoiseKey, PluginError, Sampling, VersionSpan
+from miles_core import Finish, GenerateRequest, GenerateResult, NoiseKey, PluginError, Renderer, Sampling, VersionSpan
 from miles_core.session.attach import Linear
 from miles_core.session.collect import sequences
 from miles_core.session.conversation import Conversation
@@ -44,7 +44,9 @@ class Player:
     """Plays one conversation. `turns` counts what was committed; `refused` what was rightly refused, by code."""
 
     rng: random.Random
-    renderer: CharRenderer = field(default_factory=CharRenderer)
+    renderer: Renderer = field(default_factory=CharRenderer)
+    letters: str = LETTERS
+    vocabulary: range = range(ord("a"), ord("z") + 1)
     turns: int = 0
     refused: dict[str, int] = field(default_factory=dict)
 
@@ -146,16 +148,18 @@ class Player:
     def sample(self, pending, finish):
         rng = self.rng
         count = rng.randint(1, 12)
-        tokens = [ord(rng.choice(LETTERS)) for _ in range(count)]
+        (stop,) = self.renderer.stop_tokens
+        tokens = [rng.choice(self.vocabulary) for _ in range(count)]
+        tokens = [token if token != stop else token + 1 for token in tokens]
         if finish == "stop":
-            tokens[-1] = 0
+            tokens[-1] = stop
         versions = []
         for _ in range(count):
             self.version += rng.random() < 0.02
             versions.append(self.version)
         logprobs = [-rng.randint(1, 1000) / 256 for _ in range(count)]
         temperature = rng.choice([1.0, 0.0, 0.7])
-        sampling = Sampling(temperature, count, stop_tokens=(0,))
+        sampling = Sampling(temperature, count, stop_tokens=(stop,))
         id = f"r{self.turns}.{rng.random()}"
         request = GenerateRequest(id, pending.tokens, sampling, NoiseKey(0, "", "", 0, 0), "s")
         engine = rng.choice(["a", "b"])
@@ -227,7 +231,7 @@ class Player:
         return reply
 
     def text(self) -> str:
-        return "".join(self.rng.choice(LETTERS) for _ in range(self.rng.randint(0, 8)))
+        return "".join(self.rng.choice(self.letters) for _ in range(self.rng.randint(0, 8)))
 
     # Checks
 

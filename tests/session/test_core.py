@@ -21,7 +21,7 @@ def test_twenty_thousand_turns_without_a_difference():
     turns, refused = 0, {}
     for seed in range(10_000):
         player = Player(random.Random(seed))
-        player.play([player.rng.choice(STEPS) for _ in range(player.rng.randint(1, 120))])
+        player.play([player.rng.choice(STEPS) for _ in range(player.rng.randint(1, 60))])
         turns += player.turns
         for code, count in player.refused.items():
             refused[code] = refused.get(code, 0) + count

@@ -1,0 +1,171 @@
+"""Whole runs of the toy ring with an agent: they learn, repeat themselves, resume, and say what failed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from miles_core import Disposition, MilesError, RequestError, resume, run
+from miles_core.observe.trajectories import read_groups
+
+AGENTS = '''
+import asyncio
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from miles_core import Outcome
+
+class Twice:
+    """Asks twice; the verdict is the share of `a` in both answers."""
+
+    def __init__(self, options, context):
+        self.http = DefaultAsyncHttpxClient(verify=False)
+
+    async def run(self, episode):
+        client = AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key, http_client=self.http, max_retries=0)
+        messages = list(episode.task.messages)
+        said = ""
+        for _ in range(2):
+            completion = await client.chat.completions.create(model="m", messages=messages)
+            choice = completion.choices[0]
+            said += choice.message.content
+            if choice.finish_reason == "length":
+                break
+            messages += [choice.message.model_dump(), {"role": "user", "content": "more"}]
+        return Outcome(said.count("a") / max(len(said), 1), {"characters": len(said)})
+
+class Fails(Twice):
+    """Fails at every third attempt of a group."""
+
+    def __init__(self, options, context):
+        super().__init__(options, context)
+        self.seen = 0
+
+    async def run(self, episode):
+        self.seen += 1
+        if self.seen % 3 == 0:
+            raise OSError("no sandbox")
+        return await super().run(episode)
+
+class Broken(Twice):
+    async def run(self, episode):
+        raise OSError("no sandbox")
+'''
+
+RECIPE = {
+    "miles": 1,
+    "name": "agents",
+    "seed": 1,
+    "plugins": ["toy"],
+    "model": {"use": "toy"},
+    "data": {"use": "file", "path": "tasks.jsonl", "held_out": "held_out.jsonl"},
+    "agent": {"use": "my_agents:Twice"},
+    "generator": {"use": "agent", "sampling": {"max_new_tokens": 8}},
+    "schedule": {"use": "sync", "groups_per_step": 2, "group_size": 4},
+    "rewards": [{"use": "agent"}],
+    "filters": [{"use": "unequal-rewards"}],
+    "advantage": {"use": "toy"},
+    "loss": {"use": "toy"},
+    "engine": {"use": "toy", "replicas": 2},
+    "trainer": {"use": "toy"},
+    "evaluate": [{"use": "shared", "every": 0, "tasks": 4, "temperature": 1.0}],
+    "checkpoint": {"every": 2},
+    "steps": 4,
+}
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """Writes the recipe with sections replaced (None removes one) and gives its path."""
+    monkeypatch.chdir(tmp_path)
+    for name, count in (("tasks", 16), ("held_out", 4)):
+        rows = [{"id": f"{name}{i}", "prompt": f"{name}{i}", "answer": "a"} for i in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+
+    def write(**changes):
+        recipe = {key: value for key, value in {**RECIPE, **changes}.items() if value is not None}
+        path = tmp_path / "recipe.yaml"
+        path.write_text(yaml.safe_dump(recipe, sort_keys=False))
+        return path
+
+    return write
+
+
+def deterministic(done) -> list[dict]:
+    return [{k: v for k, v in record.items() if not k.startswith("time/")} for record in done.metrics]
+
+
+def trajectories(done):
+    for _, group, dispositions in read_groups(done.folder.trajectories):
+        for trajectory in group.trajectories:
+            yield trajectory, dispositions[trajectory.id]
+
+
+def test_a_run_with_an_agent_learns_and_its_trajectories_are_several_turns(bench):
+    done = run(bench(steps=6), runs_dir=Path("runs"), view="none")
+    rewards = [record["reward/mean"] for record in done.metrics]
+    assert rewards[-1] > rewards[0] + 0.3
+    turns, trained = Counter(), 0
+    for trajectory, disposition in trajectories(done):
+        assert trajectory.scores["Twice"].value == trajectory.scores["agent"].value == trajectory.reward
+        turns[trajectory.metadata["session"]["turns"]] += 1
+        (sequence,) = trajectory.sequences
+        assert {span.turn for span in sequence.spans} == set(range(trajectory.metadata["session"]["turns"]))
+        assert {span.engine for span in sequence.spans} <= {"engine-0", "engine-1"}
+        assert len({span.engine for span in sequence.spans}) == 1  # a session stays on its engine
+        trained += disposition is Disposition.TRAINED
+    assert turns[2] > 0 and trained == 6 * 8
+
+
+def test_the_same_recipe_gives_the_same_run_and_a_resumed_one(bench):
+    first = run(bench(), runs_dir=Path("runs"), view="none")
+    second = run(bench(), runs_dir=Path("runs"), view="none")
+    assert deterministic(first) == deterministic(second)
+    folder = second.folder.path
+    shutil.rmtree(folder / "checkpoints" / "step-000004")
+    second.folder.write_status(state="interrupted")
+    assert deterministic(resume(folder, view="none")) == deterministic(first)
+
+
+def test_an_agent_that_fails_is_a_failed_trajectory_and_the_rest_is_trained(bench):
+    done = run(bench(agent={"use": "my_agents:Fails"}, evaluate=None, steps=2), runs_dir=Path("runs"), view="none")
+    ends = Counter()
+    for trajectory, disposition in trajectories(done):
+        ends[disposition] += 1
+        if disposition is Disposition.FAILED:
+            assert trajectory.metadata["error"] == "OSError: no sandbox"
+            assert trajectory.reward is None
+    assert ends[Disposition.FAILED] > 0 and ends[Disposition.TRAINED] > 0
+
+
+def test_when_every_attempt_fails_the_run_says_why(bench):
+    with pytest.raises(MilesError, match="OSError: no sandbox"):
+        run(bench(agent={"use": "my_agents:Broken"}, evaluate=None), runs_dir=Path("runs"), view="none")
+
+
+def test_without_rewards_the_agents_verdict_is_the_reward_and_others_stand_beside_it(bench):
+    own = run(bench(rewards=None, steps=1), runs_dir=Path("runs"), view="none")
+    assert all(t.reward == t.scores["Twice"].value for t, _ in trajectories(own))
+    other = run(bench(rewards=[{"use": "match", "mode": "contains"}], steps=1), runs_dir=Path("runs"), view="none")
+    for trajectory, _ in trajectories(other):
+        assert trajectory.reward == trajectory.scores["match"].value
+        assert trajectory.scores["Twice"] is not None
+
+
+def test_an_agent_generator_without_an_agent_is_refused_before_any_work(bench):
+    with pytest.raises(RequestError, match="needs `agent:`"):
+        run(bench(agent=None), runs_dir=Path("runs"), view="none")
+
+
+def test_the_recipe_that_is_a_page_to_learn_from(bench, tmp_path):
+    root = Path(__file__).parents[2]
+    for name in ("recipes/toy-agent.yaml", "recipes/toy_agent.py"):
+        (tmp_path / "recipes").mkdir(exist_ok=True)
+        shutil.copy(root / name, tmp_path / name)
+    shutil.copytree(root / "recipes" / "tiny", tmp_path / "recipes" / "tiny")
+    done = run("recipes/toy-agent.yaml", steps=2, runs_dir=Path("runs"), view="none")
+    assert done.summary["state"] == "done"
