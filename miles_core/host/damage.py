@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,9 +117,10 @@ def _bad_requirements(found: Found, file: str, head: str) -> Iterator[Damage]:
                 yield Damage(found.name, found.location, BAD_REQUIREMENT, what, file, number)
 
 
-def broken_by(damage: Damage) -> tuple[Reader, ...]:
-    """The libraries that fail as long as this damage is on the path."""
-    return tuple(reader for reader in READERS if damage.fault in reader.fails_on)
+def broken_by(damage: Damage, installed: Collection[str]) -> tuple[Reader, ...]:
+    """The libraries that fail as long as this damage is on the path; of those that are packages, the installed ones."""
+    here = {"", "importlib", *installed}
+    return tuple(reader for reader in READERS if damage.fault in reader.fails_on and reader.package in here)
 
 
 def mend_of(damage: Damage) -> str:
