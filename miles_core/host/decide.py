@@ -93,6 +93,9 @@ def decide(
     for plugin, wishes in heard.wishes.items():
         ruling = ruled(wishes)
         reasons = reasons_of(wishes, ruling)
+        if plugin in heard.unclear:
+            verdicts.append(Verdict(plugin.name, plugin, CONFLICT, reasons_of(wishes, None), (heard.unclear[plugin],)))
+            continue
         if ruling.says != ENABLES:
             verdicts.append(Verdict(plugin.name, plugin, DISABLED, reasons))
             continue
@@ -125,13 +128,15 @@ class _Hearing:
         self.wishes: dict[InstalledPlugin, list[Wish]] = {}
         self.refusals: list[Refusal] = []
         self.nobodies: list[Verdict] = []
+        self.unclear: dict[InstalledPlugin, Problem] = {}
         self._core: list[Wish] = []
         unsure = [wish for wish in request.wishes if not self._hear(wish)]
         for plugin in index.plugins:
             if request.beside and plugin.name == MILESFILE and not plugin.distribution:
                 self.wishes.setdefault(plugin, []).insert(0, Wish(RECIPE, plugin.summary, MILESFILE, ENABLES))
+        clear = {plugin: ruled(said) for plugin, said in self.wishes.items()}
         for wish in unsure:
-            self._settle(wish)
+            self._settle(wish, clear)
         for plugin, said in self.wishes.items():
             said += self._implied(plugin.name, said, plugin.distribution)
         self._refuse_unknown(unsure)
@@ -160,24 +165,25 @@ class _Hearing:
             self.wishes.setdefault(plugin, []).append(wish)
         return True
 
-    def _settle(self, wish: Wish) -> None:
+    def _settle(self, wish: Wish, clear: Mapping[InstalledPlugin, Wish]) -> None:
         """A name of several plugins means those that are enabled by their full names elsewhere; else the only one that
-        nobody blocks; else nobody can tell."""
+        nobody blocks, or whose block is weaker; else nobody can tell. `clear` is what counts of the wishes that each
+        name one plugin."""
         found = matching(self.index.plugins, wish.name)
         if not found:
             return
-        ruling = {plugin: ruled(self.wishes[plugin]) for plugin in found if plugin in self.wishes}
-        named = [plugin for plugin, one in ruling.items() if one.says == ENABLES]
-        meant = named or [plugin for plugin in found if plugin not in ruling]
+        named = [plugin for plugin in found if plugin in clear and clear[plugin].says == ENABLES]
+        free = [plugin for plugin in found if plugin not in clear]
+        beaten = [plugin for plugin in found if plugin in clear and ruled([wish, clear[plugin]]) is wish]
+        meant = named or free or beaten
         void = ruled([wish, *self._implied(wish.name, [wish])]) is not wish
-        if named or len(meant) == 1 or void:
-            for plugin in meant:
-                self.wishes.setdefault(plugin, []).append(wish)
-        elif meant:
-            problem = naming.ambiguous(wish.name, meant, self._place(wish))
-            self._refuse(wish, problem, broken=True, meant=tuple(plugin.distribution for plugin in meant))
-            reasons = reasons_of([wish], None)
-            self.nobodies += [Verdict(plugin.name, plugin, CONFLICT, reasons, (problem,)) for plugin in meant]
+        for plugin in meant or found:
+            self.wishes.setdefault(plugin, []).append(wish)
+        if named or void or len(meant) < 2:
+            return
+        problem = naming.ambiguous(wish.name, meant, self._place(wish))
+        self._refuse(wish, problem, broken=True, meant=tuple(plugin.distribution for plugin in meant))
+        self.unclear |= dict.fromkeys(meant, problem)
 
     def _implied(self, name: str, wishes: Sequence[Wish], distribution: str = "") -> list[Wish]:
         """What is said of a plugin without naming it. What the core's own distribution brings along is no part of what

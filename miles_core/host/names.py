@@ -80,7 +80,7 @@ def unknown(index: Index, name: str, where: str = "") -> Problem:
     near = nearest(index, name)
     package = short if short.startswith("miles-") else NAMING_CONVENTION + short
     install = f"install it: pip install {package}"
-    listed = ", ".join(sorted({plugin.name for plugin in index.plugins} - {"core"})) or "none"
+    listed = ", ".join(sorted({plugin.name for plugin in index.plugins if plugin.distribution} - {"core"})) or "none"
     return Problem(
         f"plugin {name!r} is not installed; installed: {listed}",
         where,

@@ -96,7 +96,7 @@ class Recipe(PhaseSections):
     miles: Literal[1] = Field(description="version of the recipe format")
     name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="by default the file's")
     seed: int = Field(default=0, ge=0, lt=2**63)
-    plugins: tuple[str, ...] = Field(default=(), description="the plugins to enable; no other one is imported")
+    plugins: tuple[str, ...] = Field(default=(), description="the plugins to enable; `no:NAME` keeps one out")
     code: tuple[str, ...] = Field(
         default=(), description="folders of research code, relative to the recipe; its own is always one"
     )

@@ -177,6 +177,41 @@ def test_another_word_may_settle_whom_it_means(asked: dict[str, object], enabled
     assert [each.distribution for each in decision.enabled[1:]] == enabled
 
 
+MANY = Index((CORE, plugin("math", "a-math"), plugin("math", "b-math"), plugin("c")))
+ANY = st.lists(
+    st.sampled_from(["math", "a-math:math", "b-math", "c", "nosuch", "no:math", "no:a-math", "no:c", "no:nosuch"]),
+    max_size=3,
+)
+
+
+@given(cli=ANY, env=st.none() | ANY, project=ANY, recipe=ANY, data=st.data())
+def test_nothing_asked_for_is_dropped_silently(
+    cli: list[str], env: list[str] | None, project: list[str], recipe: list[str], data: st.DataObject
+) -> None:
+    def decided(*sources: list[str] | None) -> Decision:
+        first, second, third, fourth = sources
+        text = None if second is None else ",".join(second)
+        return decide(
+            MANY, request(cli=tuple(first or ()), env=text, project=tuple(third or ()), recipe=tuple(fourth or ()))
+        )
+
+    decision = decided(cli, env, project, recipe)
+    refused = {refusal.problem.where for refusal in decision.refusals}
+    for entry in cli:
+        meant = matching(MANY.plugins, entry.removeprefix("no:"))
+        if entry.startswith("no:"):
+            assert not set(meant) & set(decision.enabled)
+            continue
+        blocked = {each for other in cli if other.startswith("no:") for each in matching(MANY.plugins, other[3:])}
+        assert set(meant) & set(decision.enabled) or f"--plugin {entry}" in refused or (meant and set(meant) & blocked)
+    everything = [*cli, *(env or []), *project, *recipe]
+    both = sum(each.name == "math" for each in decision.enabled) == 2
+    assert not both or {"a-math:math", "b-math"} <= set(everything)
+    shuffled = [None if each is None else data.draw(st.permutations(each)) for each in (cli, env, project, recipe)]
+    again = decided(*shuffled)
+    assert set(again.enabled) == set(decision.enabled) and len(again.refusals) == len(decision.refusals)
+
+
 @pytest.mark.parametrize("name", ["core", "miles-core", "miles_core:core"])
 def test_the_core_cannot_be_blocked(name: str) -> None:
     toy = InstalledPlugin("toy", "miles-core", "0.1.0", "toy")
