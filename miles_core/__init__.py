@@ -45,6 +45,7 @@ _HOME = {
     "miles_core.hookspecs": "Deprecated HOOK_API_VERSION hookimpl hookspec",
     "miles_core.loop.api": "Run export resume run",
     "miles_core.rollout.sequence_builder": "SequenceBuilder",
+    "miles_core.rollout.tickets": "Ticket Tickets",
     "miles_core.weights.model_cache": "cache_root check_made make_once",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -345,6 +346,12 @@ if TYPE_CHECKING:
     )
     from miles_core.rollout.sequence_builder import (
         SequenceBuilder as SequenceBuilder,
+    )
+    from miles_core.rollout.tickets import (
+        Ticket as Ticket,
+    )
+    from miles_core.rollout.tickets import (
+        Tickets as Tickets,
     )
     from miles_core.types.batch import (
         Batch as Batch,

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from miles_core import BuildContext, Discard, Disposition, Filter, Group, RequestError, Staleness, Verdict
+from miles_core import BuildContext, Discard, Disposition, Filter, Group, RequestError, Staleness, Status, Verdict
 
 from miles_plugin_xyz.options import XyzOptions
 
@@ -22,7 +22,21 @@ class XyzBuffer:
         self._discards: list[Discard] = []
         self._counts: Counter[str] = Counter()
 
-    def connect(self, groups_per_step: int, filters: Sequence[Filter], staleness: Staleness | None) -> None:
+    def connect(
+        self,
+        groups_per_step: int,
+        filters: Sequence[Filter],
+        staleness: Staleness | None,
+        *,
+        ordered: bool = False,
+        discarding: Callable[[Discard], None] | None = None,
+    ) -> None:
+        if ordered:
+            raise RequestError(
+                "the schedule wants groups in the order of their numbers, buffer xyz gives the newest first",
+                mend="choose another buffer, or a schedule that does not",
+            )
+        self._discarding = discarding
         self._capacity = max(1, int(self._factor * groups_per_step))
         self._filters = tuple(filters)
         self._staleness = staleness
@@ -30,6 +44,8 @@ class XyzBuffer:
     async def put(self, group: Group) -> Verdict:
         if group.aborted:
             return self._discard(group, Disposition.ABORTED, "aborted")
+        if all(trajectory.status is Status.FAILED for trajectory in group.trajectories):
+            return self._discard(group, Disposition.FAILED, "every attempt failed")
         for each in self._filters:
             verdict = each.judge(group)
             if not verdict.keep:
@@ -57,6 +73,9 @@ class XyzBuffer:
         self._ended, self._error = True, error
         self._changed.set()
 
+    def waiting(self) -> list[Group]:
+        return list(self._waiting)
+
     def discarded(self) -> list[Discard]:
         discards, self._discards = self._discards, []
         return discards
@@ -69,10 +88,12 @@ class XyzBuffer:
     def state(self) -> Mapping[str, Any]:
         return {"waiting": [group.number for group in self._waiting]}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Trajectories are not in the state: better no resumed run than one that lost some silently."""
-        if state["waiting"]:
-            raise RequestError(f"groups {state['waiting']} waited in the buffer at the checkpoint and were not saved")
+    def restore(self, state: Mapping[str, Any], groups: Sequence[Group] = ()) -> None:
+        """Better no resumed run than one that lost groups silently."""
+        given = {group.number: group for group in groups}
+        if lost := [number for number in state["waiting"] if number not in given]:
+            raise RequestError(f"groups {lost} waited in the buffer at the checkpoint and were not saved")
+        self._waiting = [given[number] for number in state["waiting"]]
         self._ended, self._error = False, None
 
     async def _until(self, ready: Callable[[], bool]) -> None:
@@ -83,5 +104,8 @@ class XyzBuffer:
     def _discard(self, group: Group, disposition: Disposition, reason: str) -> Verdict:
         name = f"filtered/{reason}" if disposition is Disposition.FILTERED else disposition.value
         self._counts[name] += 1
-        self._discards.append(Discard(group, disposition, reason))
+        discard = Discard(group, disposition, reason)
+        self._discards.append(discard)
+        if self._discarding is not None:
+            self._discarding(discard)
         return Verdict(False, reason)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from miles_core import BuildContext, Disposition, Group, Status, Verdict
+from miles_core import BuildContext, Disposition, Group, RequestError, Status, Verdict
 from miles_core.testing import make_group
 
 from miles_plugin_xyz.buffer import XyzBuffer
@@ -75,6 +75,19 @@ def test_a_full_buffer_waits_for_room() -> None:
         assert (await second).keep
 
     asyncio.run(story())
+
+
+def test_what_waits_survives_a_checkpoint() -> None:
+    async def story() -> list[int]:
+        saved, resumed = made(), made()
+        for number in (1, 3):
+            await saved.put(make_group(number=number))
+        with pytest.raises(RequestError, match="were not saved"):
+            resumed.restore(saved.state())
+        resumed.restore(saved.state(), saved.waiting())
+        return await taken(resumed)
+
+    assert asyncio.run(story()) == [3, 1]
 
 
 def test_an_error_of_the_rollout_arrives() -> None:

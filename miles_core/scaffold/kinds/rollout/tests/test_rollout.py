@@ -1,9 +1,9 @@
 """How many groups are in flight, replacement of dropped ones, and the end."""
 
 import asyncio
+import json
 from typing import Any
 
-import pytest
 from miles_core import (
     Attempt,
     BuildContext,
@@ -40,12 +40,13 @@ class Kept:
         self.error = error
         self.ended.set()
 
-    def connect(self, *_: Any) -> None: ...
+    def connect(self, *_: Any, **__: Any) -> None: ...
     async def get(self, version: int) -> Group | None: ...
     def discarded(self) -> list[Discard]: ...
+    def waiting(self) -> list[Group]: ...
     def metrics(self) -> dict[str, float]: ...
     def state(self) -> dict[str, Any]: ...
-    def restore(self, state: Any) -> None: ...
+    def restore(self, *_: Any) -> None: ...
 
 
 class Bench:
@@ -126,15 +127,18 @@ def test_the_end_of_the_data_is_the_end() -> None:
     assert asyncio.run(story()) == 2
 
 
-@pytest.mark.parametrize("numbers", [0, 7])
-def test_numbers_go_on_after_a_restart(numbers: int) -> None:
-    async def story() -> list[int]:
-        bench = Bench(Kept())
-        bench.rollout.restore({"next_number": numbers})
-        await bench.rollout.start(bench.context)
-        bench.rollout.grant(1)
-        await bench.clock.advance(10)
-        await bench.rollout.close()
-        return [group.number for group in bench.buffer.groups]
+def test_what_was_in_flight_is_made_again_under_its_numbers() -> None:
+    async def story() -> list[tuple[int, str]]:
+        stopped, resumed = Bench(Kept()), Bench(Kept())
+        await stopped.rollout.start(stopped.context)
+        stopped.rollout.grant(3)
+        await stopped.clock.advance(5)
+        state = json.loads(json.dumps(stopped.rollout.state()))
+        await stopped.rollout.close()
+        resumed.rollout.restore(state)
+        await resumed.rollout.start(resumed.context)
+        await resumed.clock.advance(10)
+        await resumed.rollout.close()
+        return [(group.number, group.task.id) for group in resumed.buffer.groups]
 
-    assert asyncio.run(story()) == [numbers]
+    assert asyncio.run(story()) == [(0, "sum-1"), (1, "sum-2"), (2, "sum-1")]

@@ -21,6 +21,7 @@ def test_without_a_warm_up() -> None:
     assert [step for step in range(1, 10) if schedule.publishes(step)] == [3, 6, 9]
 
 
-def test_every_step_gets_its_batch() -> None:
+def test_nothing_runs_ahead_of_the_trainer() -> None:
     schedule = made(warm_up=1, every=1)
-    assert (schedule.grant(0), schedule.groups_per_step, schedule.group_size) == (3, 3, 4)
+    assert [schedule.reach(step, taken) for step in (0, 7) for taken in (False, True)] == [1, 1, 8, 8]
+    assert (schedule.groups_per_step, schedule.group_size) == (3, 4)
