@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from miles_core.cli.output import remark, say, say_json
 from miles_core.cli.plugin_list import project_choices
-from miles_core.cli.plugin_page import find_plugin
-from miles_core.errors import EXIT_DONE, EXIT_PLUGIN, MilesError, RequestError
+from miles_core.cli.plugin_page import find_plugins
+from miles_core.errors import EXIT_DONE, EXIT_PLUGIN
 from miles_core.host.diagnosis import (
     METADATA,
     SECTIONS,
@@ -39,7 +39,7 @@ AT_ONCE = 2
 def examine_plugins(names: Sequence[str], *, as_json: bool) -> int:
     """Print all that is wrong, section by section. Raises RequestError for names that are not installed."""
     index = scan()
-    rows = _chosen(index, names)
+    rows = find_plugins(index, names, facts_of(index, project_choices(index)))
     usable = [row for row in rows if row.status not in (BROKEN, INCOMPATIBLE, SHADOWED)]
     loadable = [row for row in usable if names or row.status == ENABLED]
     remark(f"importing {len(loadable)} plugins, each in a process of its own")
@@ -62,21 +62,6 @@ def examine_plugins(names: Sequence[str], *, as_json: bool) -> int:
     else:
         _say(found, len(rows))
     return EXIT_PLUGIN if serious else EXIT_DONE
-
-
-def _chosen(index: Index, names: Sequence[str]) -> list[Facts]:
-    rows = facts_of(index, project_choices(index))
-    if not names:
-        return list(rows)
-    found, problems = [], []
-    for name in names:
-        try:
-            found.append(find_plugin(index, name, rows))
-        except MilesError as error:
-            problems += error.problems
-    if problems:
-        raise RequestError(problems)
-    return list(dict.fromkeys(found))
 
 
 def _troubles(

@@ -7,11 +7,11 @@ from typing import Any
 
 from miles_core.cli.output import remark, say, say_json, table
 from miles_core.cli.plugin_list import plugin_json, project_choices
-from miles_core.errors import EXIT_DONE, EXIT_PLUGIN, PluginError, Problem, RequestError
+from miles_core.errors import EXIT_DONE, EXIT_PLUGIN, MilesError, PluginError, Problem, RequestError
 from miles_core.host.decide import matching
 from miles_core.host.facts import BROKEN, INCOMPATIBLE, SHADOWED, Facts, facts_of
 from miles_core.host.probe import Probe, probe
-from miles_core.host.scan import Index, scan
+from miles_core.host.scan import Index, InstalledPlugin, scan
 
 
 def show_plugin(name: str, *, as_json: bool) -> int:
@@ -56,6 +56,24 @@ def find_plugin(index: Index, name: str, rows: Sequence[Facts]) -> Facts:
     from miles_core.host.names import unknown
 
     raise RequestError([unknown(index, name)])
+
+
+def find_plugins(index: Index, names: Sequence[str], rows: Sequence[Facts]) -> list[Facts]:
+    """The rows that the names mean, each once; all when there are no names. Raises RequestError with every name that
+    is not installed or not clear."""
+    if not names:
+        return list(rows)
+    found: dict[InstalledPlugin, Facts] = {}
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            row = find_plugin(index, name, rows)
+            found[row.plugin] = row
+        except MilesError as error:
+            problems += error.problems
+    if problems:
+        raise RequestError(problems)
+    return list(found.values())
 
 
 def _standing(row: Facts) -> list[Problem]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from miles_core.cli.output import say, say_json
-from miles_core.errors import EXIT_DONE, EXIT_FAILED, MilesError, RequestError
-from miles_core.host.facts import Facts, facts_of
+from miles_core.cli.plugin_page import find_plugins
+from miles_core.errors import EXIT_DONE, EXIT_FAILED
+from miles_core.host.facts import SHADOWED, facts_of
 from miles_core.host.scan import InstalledPlugin, scan
 from miles_core.host.verify import Verification, verify
 
@@ -16,32 +17,15 @@ def verify_plugins(names: Sequence[str], *, as_json: bool) -> int:
 
     Several plugins of one distribution are compared once. Raises RequestError for a name that is not installed.
     """
-    found = [verify(plugin) for plugin in _distributions(chosen_plugins(names))]
+    index = scan()
+    rows = find_plugins(index, names, facts_of(index, {}))
+    found = [verify(plugin) for plugin in _distributions([row.plugin for row in rows if row.status != SHADOWED])]
     if as_json:
         say_json({"plugins": [_facts(each) for each in found]})
     else:
         for each in found:
             _say(each)
     return EXIT_FAILED if any(each.differs for each in found) else EXIT_DONE
-
-
-def chosen_plugins(names: Sequence[str]) -> list[InstalledPlugin]:
-    """The installed plugins of these names; all when there are none. Raises RequestError with every unknown name."""
-    from miles_core.cli.plugin_page import find_plugin
-
-    index = scan()
-    if not names:
-        return list(index.plugins)
-    rows: tuple[Facts, ...] = facts_of(index, {})
-    found, problems = [], []
-    for name in names:
-        try:
-            found.append(find_plugin(index, name, rows).plugin)
-        except MilesError as error:
-            problems += error.problems
-    if problems:
-        raise RequestError(problems)
-    return list(dict.fromkeys(found))
 
 
 def _distributions(plugins: Sequence[InstalledPlugin]) -> list[InstalledPlugin]:
