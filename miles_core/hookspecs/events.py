@@ -105,8 +105,8 @@ def miles_checkpoint_saved(run: str, step: int, folder: Path) -> None:
 def miles_run_finished(run: str, folder: Path, steps: int) -> None:
     """The run ended as its recipe says.
 
-    Called once, in the driver, when every worker process has ended and before the report is written. `steps` is the
-    number of batches of the recipe. Since 1.0.
+    Called once, in the driver, when every worker process has ended and before the report is written. `folder` is the
+    run's folder, `steps` the number of batches of the recipe. Since 1.0.
 
         @hookimpl
         def miles_run_finished(run, steps):
@@ -118,8 +118,9 @@ def miles_run_finished(run: str, folder: Path, steps: int) -> None:
 def miles_run_failed(run: str, folder: Path, error: str, interrupted: bool) -> None:
     """The run ended early; what was saved stays.
 
-    Called once instead of `miles_run_finished`, in the driver, when every worker process has ended. `error` is what
-    stopped the run, in words; `interrupted` tells a person's Ctrl-C from a failure. Since 1.0.
+    Called once instead of `miles_run_finished`, in the driver, when every worker process has ended. `folder` is the
+    run's folder, `error` what stopped the run, in words; `interrupted` tells a person's Ctrl-C from a failure.
+    Since 1.0.
 
         @hookimpl
         def miles_run_failed(run, error, interrupted):

@@ -42,9 +42,9 @@ def activate(
         prefix_of(plugin.installed) for plugin in loaded
     }
     for plugin in loaded:
-        work.attempt(plugin, "failed to bring its own hooks", work.add_own_hooks)
+        work.attempt(plugin, work.add_own_hooks)
     for plugin in loaded:
-        work.attempt(plugin, "failed to register", work.register)
+        work.attempt(plugin, work.register)
     healthy = [plugin for plugin in loaded if not work.faults.get(plugin.installed)]
     work.manager.freeze()
     working = [plugin.installed for plugin in healthy]
@@ -89,13 +89,16 @@ class _Activation:
         self.calls: list[HookCall] = []
         self._registered: list[LoadedPlugin] = []
 
-    def attempt(self, plugin: LoadedPlugin, what: str, work: Callable[[LoadedPlugin], Iterable[Problem]]) -> None:
-        """Do one part for a plugin. What it raises, and what it returns, are the plugin's faults."""
+    def attempt(self, plugin: LoadedPlugin, part: Callable[[LoadedPlugin], Iterable[Problem]]) -> None:
+        """Do one part of the work for a plugin. What it raises, and what it returns, are the plugin's faults."""
         faults = self.faults.setdefault(plugin.installed, [])
+        found: Iterable[Problem]
         try:
-            faults += guarded(plugin.installed, what, partial(_listed, work, plugin), passing=(PluginError,))
+            work = partial(_listed, part, plugin)
+            found = guarded(plugin.installed, "failed to register", work, passing=(PluginError,))
         except PluginError as error:
-            faults += error.problems
+            found = error.problems
+        faults += [fault for fault in found if fault not in faults]
         if faults:
             self.manager.failed.add(prefix_of(plugin.installed))
 

@@ -193,7 +193,8 @@ def _marked_fault(subject: Any, name: str, value: Any, manager: HookManager) -> 
     """What is wrong with one marked function."""
     options = mark_of(value) or {}
     if not name.startswith(PREFIX) or options.get("specname"):
-        return f"{name} is marked as a hook", f"name the function like the hook itself, {PREFIX}…, without specname"
+        meant = f"{PREFIX}{name}" if f"{PREFIX}{name}" in manager.specs else f"{PREFIX}…"
+        return f"{name} is marked as a hook", f"name the function like the hook itself, {meant}, without specname"
     function = function_of(value)
     if not inspect.isfunction(function) or not isinstance(value, _CALLED):
         return f"{name} is a {type(value).__name__}, which is never called", "mark the plain function, outermost"
