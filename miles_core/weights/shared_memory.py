@@ -32,8 +32,8 @@ class SharedMemoryTransport:
         self._segments: dict[int, tuple[int, Path | None]] = {}
 
     async def transfer(self, version: int, source: WeightSource, targets: tuple[UpdateTarget, ...]) -> None:
-        delivery = await source.send(version)
         try:
+            delivery = await source.send(version)
             await asyncio.gather(*(target.load(delivery) for target in targets))
         finally:
             await source.release(version)

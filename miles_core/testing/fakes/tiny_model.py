@@ -18,17 +18,17 @@ DEVIATION = 0.25
 """Large enough that the tokens' probabilities differ and depend on what stands before them."""
 
 
-def tiny_model(folder: Path, *, seed: int = 0) -> ModelFiles:
-    """Write a Llama of 6 736 float32 parameters over `CharRenderer`'s vocabulary into a new or empty folder.
+def tiny_model(folder: Path, *, seed: int = 0, layers: int = LAYERS) -> ModelFiles:
+    """Write a Llama over `CharRenderer`'s vocabulary into a new or empty folder: 6 736 float32 parameters in 2 layers.
 
     config.json, model.safetensors, tokenizer.json; the same seed writes the same bytes. Needs the library safetensors.
     """
     from safetensors.numpy import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: _weight(name, shape, seed) for name, shape in _shapes().items()}
+    weights = {name: _weight(name, shape, seed) for name, shape in _shapes(layers).items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(_config(), indent=2) + "\n")
+    (folder / "config.json").write_text(json.dumps(_config(layers), indent=2) + "\n")
     (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(), indent=2) + "\n")
     card = ModelCard(
         name="tiny",
@@ -36,7 +36,7 @@ def tiny_model(folder: Path, *, seed: int = 0) -> ModelFiles:
         context=CONTEXT,
         vocabulary=VOCABULARY,
         hidden=HIDDEN,
-        layers=LAYERS,
+        layers=layers,
         parameters=sum(weight.size for weight in weights.values()),
         stop_tokens=(STOP,),
         tied_embeddings=True,
@@ -44,9 +44,9 @@ def tiny_model(folder: Path, *, seed: int = 0) -> ModelFiles:
     return ModelFiles(folder, card)
 
 
-def _shapes() -> dict[str, tuple[int, ...]]:
+def _shapes(layers: int) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN)}
-    for layer in range(LAYERS):
+    for layer in range(layers):
         at = f"model.layers.{layer}"
         shapes |= {
             f"{at}.self_attn.q_proj.weight": (HEADS * HEAD_SIZE, HIDDEN),
@@ -70,14 +70,14 @@ def _weight(name: str, shape: tuple[int, ...], seed: int) -> FloatArray:
     return (DEVIATION * source.standard_normal(shape)).astype(np.float32)
 
 
-def _config() -> dict[str, Any]:
+def _config(layers: int) -> dict[str, Any]:
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": VOCABULARY,
         "hidden_size": HIDDEN,
         "intermediate_size": INTERMEDIATE,
-        "num_hidden_layers": LAYERS,
+        "num_hidden_layers": layers,
         "num_attention_heads": HEADS,
         "num_key_value_heads": KEY_VALUE_HEADS,
         "head_dim": HEAD_SIZE,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from miles_core.contracts.learning import Correction, Loss, LossInputs
+from miles_core.errors import RunError
 from miles_core.types.batch import Row
 from miles_core.types.sequence import Array
 
@@ -38,6 +39,7 @@ class Objective:
             metrics |= _reduced("correction", terms.means, terms.maxima)
         terms = self.loss.per_token(inputs)
         weights = _flat(rows, self.loss.weights(rows))
+        _refuse_nonfinite(rows, weights * terms.values)
         metrics |= {"loss/total": float(np.sum(weights * terms.values)), **_reduced("loss", terms.means, terms.maxima)}
         above = self.loss.per_token(replace(inputs, logprobs=inputs.logprobs + H)).values
         below = self.loss.per_token(replace(inputs, logprobs=inputs.logprobs - H)).values
@@ -59,6 +61,14 @@ def _inputs(rows: Several[Row], logprobs: Several[Array]) -> LossInputs[Array]:
         row=np.repeat(np.arange(len(rows)), counts),
         trajectory=np.repeat([trajectories.index(row.trajectory) for row in rows], counts),
     )
+
+
+def _refuse_nonfinite(rows: Several[Row], losses: Array) -> None:
+    """`losses` [T]. Raises RunError naming every trajectory of which one is not finite."""
+    names = np.repeat([row.trajectory for row in rows], [row.sequence.sampled_count for row in rows])
+    wrong = list(dict.fromkeys(names[~np.isfinite(losses)].tolist()))
+    if wrong:
+        raise RunError(f"the loss of {', '.join(wrong)} is not finite")
 
 
 def _flat(rows: Several[Row], arrays: Several[Array]) -> Array:

@@ -50,6 +50,7 @@ def miles_trainers() -> Iterable[Component]:
             "miles_core.testing.toy.trainer:ToyTrainer",
             "miles_core.testing.toy.trainer:ToyTrainerOptions",
             "Exact policy gradient of the toy model",
+            example={"learning_rate": 1.0},
         )
     ]
 

@@ -54,11 +54,14 @@ class ToyTrainer:
     def step(self, batch: Batch) -> StepReport:
         if self._objective is None:
             raise RunError("begin_phase was not called")
-        rows = batch.rows
-        pull, metrics = self._objective.gradient(rows, self._score([row.sequence for row in rows]))
-        # d log p[token] / d logits = onehot(token) - p
-        gradient = -pull.sum() * np.exp(self._logits - np.logaddexp.reduce(self._logits))
-        np.add.at(gradient, np.concatenate([row.sequence.tokens[row.sequence.sampled] for row in rows]), pull)
+        lines = [row.sequence for row in batch.rows]
+        pull, metrics = self._objective.gradient(batch.rows, self._score(lines))
+        temperatures = np.concatenate([_temperatures(line)[line.sampled] for line in lines])
+        tokens = np.concatenate([line.tokens[line.sampled] for line in lines])
+        # d log p[token] / d logits = (onehot(token) - p) / temperature
+        pull = pull / temperatures
+        gradient = -pull @ np.exp(self._distributions(temperatures))
+        np.add.at(gradient, tokens, pull)
         norm = float(np.linalg.norm(gradient))
         if not np.isfinite(norm):
             raise RunError(f"the gradient of step {batch.step} is not finite")
@@ -89,10 +92,24 @@ class ToyTrainer:
 
     def _score(self, sequences: Several[Sequence]) -> list[Array]:
         """float64 [n], 0 where nothing was sampled."""
-        logprobs = self._logits - np.logaddexp.reduce(self._logits)
-        return [np.where(sequence.sampled, logprobs[sequence.tokens], 0.0) for sequence in sequences]
+        every = [self._distributions(_temperatures(line))[np.arange(len(line)), line.tokens] for line in sequences]
+        return [np.where(line.sampled, logprobs, 0.0) for line, logprobs in zip(sequences, every, strict=True)]
+
+    def _distributions(self, temperatures: Array) -> Array:
+        """Log-probs [n, vocabulary] at each temperature [n]."""
+        scaled = self._logits / temperatures[:, None]
+        found: Array = scaled - np.logaddexp.reduce(scaled, axis=-1, keepdims=True)
+        return found
 
     def _tensors(self) -> Iterator[WireTensor]:
         data = self._logits.astype(np.float32)
         tensor = WireTensor(self._info, data.view(np.uint8))
         yield from self._precision.encode(tensor) if self._precision is not None else (tensor,)
+
+
+def _temperatures(line: Sequence) -> Array:
+    """float64 [n]: that of each token's span, 1 where there is none or decoding was greedy."""
+    found: Array = np.ones(len(line))
+    for span in line.spans:
+        found[span.start : span.stop] = span.temperature or 1.0
+    return found
