@@ -199,7 +199,12 @@ def test_threads_wait_for_each_other_and_nothing_is_lost() -> None:
 
     events = caller(a=slow)
     events._patience = 60.0
-    threads = [threading.Thread(target=lambda: [events.emit("a", n=i) for i in range(10)]) for _ in range(4)]
+
+    def report() -> None:
+        for n in range(10):
+            events.emit("a", n=n)
+
+    threads = [threading.Thread(target=report) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

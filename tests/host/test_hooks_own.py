@@ -133,12 +133,11 @@ def test_a_hook_of_the_core_cannot_be_taken(site: SitePackages) -> None:
 
 def test_two_plugins_with_one_prefix(site: SitePackages) -> None:
     site.plugin("tool-box", OWNER)
-    site.plugin("tool_box", HEAD + HOOKS.replace("taken out", "put in") + BRINGS.format("Hooks()"))
-    index = scan()
-    names = [f"{plugin.distribution}:{plugin.name}" for plugin in index.plugins if "tool" in plugin.name]
-    problems = activate(index, decide(index, names))[1]
-    assert len(names) == 2 or pytest.skip("one name hides the other")
-    assert any("hook miles_tool_box_opened is already there, from tool" in problem.what for problem in problems)
+    site.module("another_box", OWNER)
+    site.distribution("miles-plugin-another", plugins={"tool.box": "another_box"})
+    (problem,) = opened("miles-plugin-tool-box", "miles-plugin-another")[1]
+    assert "plugin tool.box (miles-plugin-another 1.0): hook miles_tool_box_opened is already there" in problem.what
+    assert "from tool-box (miles-plugin-tool-box 1.0)" in problem.what
 
 
 def test_who_can_do_without_the_owner_says_so(site: SitePackages) -> None:
