@@ -34,7 +34,7 @@ class Component:
     factory       `module:attr`, called as `factory(options, context: BuildContext)` where the component runs
     options       `module:attr` of a subclass of `miles_core.Options`; its module imports neither torch nor ray
     summary       one line for listings
-    capabilities  declared facts that plans and listings show, e.g. {"needs-gpu", "shared-prefix"}
+    capabilities  declared facts, words of `contracts.capabilities`, e.g. {"needs-gpu"}; a plugin's own begin with `x-`
     example       options (JSON data) with which it can be built on its own, for documentation and the conformance kit;
                   empty when every option has a default. Paths may name what the kit lays out: `tasks.jsonl`,
                   `held_out.jsonl`, `run` (a run that saved groups) and `model` (a Hugging Face directory)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING
 
+from miles_core.contracts.capabilities import NEEDS_AGENT
 from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.model import Renderer
 from miles_core.errors import RequestError
 from miles_core.recipe.resolved import Plan
-from miles_core.recipe.rules import NEEDS_AGENT
 from miles_core.runtime.clients import RemoteEngine
 
 if TYPE_CHECKING:

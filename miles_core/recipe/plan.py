@@ -146,6 +146,7 @@ def _plan(
         sources=sources_of(data, document, everything, source_of_plugins(decision)),
         card=_algorithm_card(everything),
         arithmetic=arithmetic(phases, run),
+        capabilities=_capabilities(everything),
         warnings=_warnings(choices, run, registry),
         verdicts=decision.verdicts,
     )
@@ -205,6 +206,11 @@ def _algorithm_card(choices: Sequence[Chosen]) -> tuple[tuple[str, str], ...]:
 
 def _told(describe: Any) -> dict[str, str]:
     return {str(aspect): str(meaning) for aspect, meaning in describe().items()}
+
+
+def _capabilities(choices: Sequence[Chosen]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    declared = ((each.kind, each.ref.name, tuple(sorted(each.capabilities))) for each in choices)
+    return tuple(dict.fromkeys(each for each in declared if each[2]))
 
 
 def _warnings(phases: Sequence[PhaseChoice], run: Mapping[str, Chosen], registry: Registry) -> tuple[str, ...]:

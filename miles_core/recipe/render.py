@@ -36,6 +36,9 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             for name in ("model", "engine", "trainer", "transport", "precision", "runtime")
         },
         "phases": [_phase(phase) for phase in plan.phases],
+        "capabilities": [
+            {"kind": kind, "component": name, "capabilities": list(words)} for kind, name, words in plan.capabilities
+        ],
         "warnings": list(plan.warnings),
     }
     return {key: strict_json(value) for key, value in data.items()}
@@ -85,6 +88,9 @@ def plan_lines(plan: Plan) -> list[str]:
     if plan.card:
         lines += ["", "algorithm card", *_columns(list(plan.card))]
     lines += ["", "arithmetic", *_columns([(what, f"{number:,}") for what, number in plan.arithmetic])]
+    if plan.capabilities:
+        rows: list[tuple[str, ...]] = [(f"{kind} {name}", ", ".join(words)) for kind, name, words in plan.capabilities]
+        lines += ["", "capabilities", *_columns(rows)]
     if plan.warnings:
         lines += ["", "warnings", *(f"  {warning}" for warning in plan.warnings)]
     return lines

@@ -65,12 +65,13 @@ class PhasePlan:
 class Plan:
     """A whole recipe, resolved.
 
-    recipe      the recipe as JSON data with every default filled in: `recipe.yaml` of the run
-    sources     dotted path of every value in `recipe` -> where it came from
-    card        the algorithm card: (aspect, what it means here)
-    arithmetic  the batch arithmetic: (what, number)
-    warnings    sentences: legal, but worth knowing
-    verdicts    every plugin that any source mentions: whether it is enabled, who says so and what lost
+    recipe        the recipe as JSON data with every default filled in: `recipe.yaml` of the run
+    sources       dotted path of every value in `recipe` -> where it came from
+    card          the algorithm card: (aspect, what it means here)
+    arithmetic    the batch arithmetic: (what, number)
+    capabilities  what the chosen components declare: (kind, name, capabilities)
+    warnings      sentences: legal, but worth knowing
+    verdicts      every plugin that any source mentions: whether it is enabled, who says so and what lost
     """
 
     name: str
@@ -93,6 +94,7 @@ class Plan:
     sources: Mapping[str, Source] = field(default_factory=dict)
     card: tuple[tuple[str, str], ...] = ()
     arithmetic: tuple[tuple[str, int], ...] = ()
+    capabilities: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     warnings: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
 

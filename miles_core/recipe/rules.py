@@ -6,24 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from miles_core.contracts.capabilities import NEEDS, NEEDS_AGENT, NEEDS_GPU, NO_ENGINE
 from miles_core.contracts.component import KINDS
 from miles_core.contracts.model import ModelCard
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.errors import PluginError
 from miles_core.host.load import guarded
 from miles_core.recipe.choose import Chosen
+from miles_core.recipe.devices import shows_gpu
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.phases import PhaseChoice, Spoiled
 from miles_core.recipe.yaml_text import Parts, dotted
-
-NEEDS = "needs-"
-"""A component with the capability `needs-<kind>` is refused in a recipe that has no component of that kind."""
-
-NEEDS_AGENT = "needs-agent"
-"""The capability of a generator that runs an agent."""
-
-NO_ENGINE = "no-engine"
-"""Capability of a generator or rollout that asks no engine for tokens, such as demonstrations."""
 
 
 def asks_engine(facts: RecipeFacts) -> bool:
@@ -193,6 +186,9 @@ def warnings_of(phase: PhaseChoice, run: Mapping[str, Chosen]) -> list[str]:
         warnings.append(f"{label}agent {agent!r} is never asked: generator {generator!r} works without one")
     if "transport" in run and not ("engine" in run and "trainer" in run):
         warnings.append("the transport has nothing to do: it needs an engine and a trainer")
+    for each in (*run.values(), *phase.all()):
+        if NEEDS_GPU in each.capabilities and not shows_gpu():
+            warnings.append(f"{each.kind} {each.ref.name!r} needs a GPU, and this machine shows none")
     return warnings
 
 

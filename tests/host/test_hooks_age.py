@@ -25,7 +25,8 @@ SPECS = {spec.name: spec for spec in read_specs(hookspecs)}
 
 FACTS: dict[str, Any] = {
     "run": "r-1", "folder": Path("runs/r-1"), "recipe": {"seed": 3}, "group": "g0", "task": "t0",
-    "disposition": "equal", "reward": 0.5, "step": 1, "metrics": {"time/step": 0.25}, "version": 2, "seconds": 0.5, "name": "held-out",
+    "disposition": "equal", "reward": 0.5, "step": 1, "metrics": {"time/step": 0.25}, "version": 2, "seconds": 0.5,
+    "name": "held-out",
     "score": None, "skipped": "no engine", "steps": 12, "error": "a disk is full", "interrupted": False,
     "tool": "search",
 }  # fmt: skip

@@ -1,11 +1,13 @@
 """The sections `agent:` and `middleware:`: kinds, needs, warnings, what is written and shown."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from miles_core import RequestError
+from miles_core.recipe.devices import shows_gpu
 from miles_core.recipe.json_schema import recipe_schema
 from miles_core.recipe.plan import load_plan
 from miles_core.recipe.render import plan_lines, plan_to_json
@@ -84,6 +86,35 @@ def test_a_phase_replaces_or_removes_them(actors: Any) -> None:
     assert two.agent is None and two.middleware == ()
     again, _ = load_plan(actors.write(yaml.safe_dump(dict(plan.recipe)), "again.yaml"))
     assert again.phases == plan.phases
+
+
+def test_the_plan_shows_capabilities_and_warns_of_a_gpu_that_is_not_there(
+    actors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heavy = "from miles_core import Component, hookimpl\n@hookimpl\ndef miles_agents(): return ["
+    heavy += "Component('heavy', 'm:M', capabilities=frozenset({'needs-gpu', 'x-fast'}))]\n"
+    actors.site.plugin("heavy", heavy)
+    sections = {"agent": "{use: heavy}", "generator": "{use: asks, sampling: {max_new_tokens: 8}}"}
+    text = actors.changed(plugins="[toy, lab, actors, heavy]", **sections)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    plan = actors.plan(text)
+    assert plan.warnings == ("agent 'heavy' needs a GPU, and this machine shows none",)
+    assert ("agent", "heavy", ("needs-gpu", "x-fast")) in plan.capabilities
+    assert {"kind": "generator", "component": "asks", "capabilities": ["needs-agent"]} in plan_to_json(plan)[
+        "capabilities"
+    ]
+    assert any(line.split() == ["agent", "heavy", "needs-gpu,", "x-fast"] for line in plan_lines(plan))
+    monkeypatch.setattr("miles_core.recipe.rules.shows_gpu", lambda: True)
+    assert actors.plan(text).warnings == ()
+
+
+def test_a_gpu_is_told_by_its_device_node(tmp_path: Path) -> None:
+    assert not shows_gpu({}, tmp_path)
+    (tmp_path / "nvidiactl").touch()
+    assert not shows_gpu({}, tmp_path)
+    (tmp_path / "nvidia0").touch()
+    assert shows_gpu({}, tmp_path) and shows_gpu({"CUDA_VISIBLE_DEVICES": "0"}, tmp_path)
+    assert not shows_gpu({"CUDA_VISIBLE_DEVICES": ""}, tmp_path)
 
 
 def test_faults_in_them_are_all_listed(actors: Any) -> None:
