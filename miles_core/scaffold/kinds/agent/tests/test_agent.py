@@ -45,5 +45,5 @@ def test_a_task_without_a_number_is_a_failed_attempt() -> None:
         played(["7"], secret="seven")
 
 
-def test_a_cancelled_game_asks_no_more() -> None:
-    assert played([], cancelled=True).reward == 0.0
+def test_a_cancelled_game_has_no_verdict() -> None:
+    assert played(["7"], cancelled=True).reward is None
