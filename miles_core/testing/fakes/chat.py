@@ -13,6 +13,9 @@ from miles_core.types.task import Message
 Reply = str | Message
 Replies = Iterable[Reply] | Callable[[Mapping[str, Any]], Reply]
 
+TASK_NAME = "scripted chat"
+"""Of the endpoint's own tasks: they notice that a client left a moment later, and are none of the client's."""
+
 
 class ScriptedChat:
     """An endpoint for one test: `async with ScriptedChat(["4"]) as chat: … chat.base_url …`.
@@ -70,6 +73,7 @@ class ScriptedChat:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        task.set_name(TASK_NAME)
         self._clients.add(task)
         try:
             while (request := await _read(reader)) is not None:
@@ -120,8 +124,8 @@ class ScriptedChat:
 
     async def _until_released(self, reader: asyncio.StreamReader) -> bool:
         """Whether the client is still there when the endpoint goes on."""
-        released = asyncio.ensure_future(self._released.wait())
-        left = asyncio.ensure_future(reader.read(1))
+        released = asyncio.create_task(self._released.wait(), name=TASK_NAME)
+        left = asyncio.create_task(reader.read(1), name=TASK_NAME)
         try:
             await asyncio.wait({released, left}, return_when=asyncio.FIRST_COMPLETED)
             return released.done()

@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from miles_core.testing.fakes.chat import TASK_NAME as ENDPOINT_TASK
 from miles_core.testing.kit.check import expect, fail
 
 SOON = 5.0
@@ -49,7 +50,7 @@ def nothing_left(what: str) -> Iterator[None]:
     """Expect that the block leaves no task running that it did not find."""
     before = asyncio.all_tasks()
     yield
-    left = [task for task in asyncio.all_tasks() - before if not task.done()]
+    left = [task for task in asyncio.all_tasks() - before if not task.done() and task.get_name() != ENDPOINT_TASK]
     names = ", ".join(f"{task.get_name()} ({getattr(task.get_coro(), '__qualname__', '')})" for task in left)
     for task in left:
         task.cancel()
