@@ -122,7 +122,7 @@ async def test_other_shapes_are_refused_before_anything_changes():
     engines = [engine("a")]
     source = Source(np.zeros(VOCABULARY))
     await publish(manifest(1), engines, lambda: source.transport.transfer(1, source, tuple(engines)))
-    with pytest.raises(PublicationError, match="one tensor"):
+    with pytest.raises(PublicationError, match="takes one"):
         await publish(manifest(2, (3,)), engines, lambda: source.transport.transfer(2, source, tuple(engines)))
     assert await engines[0].version() == 1
 

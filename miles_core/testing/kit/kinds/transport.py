@@ -20,7 +20,8 @@ from miles_core.testing.kit.subject import ComponentSubject
 KIND = "transport"
 SHAPES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("float32", (512, 300)), ("float32", ()), ("float32", (0, 7)), ("uint8", (1,)), ("int8", (7,)),
-    ("bfloat16", (3, 5)), ("float16", (11,)), ("float64", (2, 2, 2)), ("int64", (3,)), ("float8_e4m3fn", (13,)), ("float32", (1,)),
+    ("bfloat16", (3, 5)), ("float16", (11,)), ("float64", (2, 2, 2)), ("int64", (3,)), ("float8_e4m3fn", (13,)),
+    ("float32", (1,)),
 )  # fmt: skip
 """Large and small, odd and empty: what breaks offsets and alignment."""
 
