@@ -67,6 +67,11 @@ READERS = (
 """transformers was tried too: it asks for the distributions that it knows by name, so it fails only through torch."""
 
 
+_BEGINS = "Traceback (most recent call last):"
+_METADATA = re.compile(r"(?:importlib[/\\]metadata|importlib_metadata)[/\\]\w+\.py$")
+_READS_WITH = re.compile(r"(?:^<frozen |[/\\](?:codecs|pathlib(?:[/\\]\w+)?|zipfile(?:[/\\]\w+)?|email[/\\]\w+)\.py$)")
+
+
 class DamagedMetadata(PluginError):
     """Something failed because of the metadata of a distribution that it has nothing to do with. Names it and the
     library that it breaks."""
@@ -135,11 +140,10 @@ def explain(error: BaseException) -> Problem | None:
     must be a distribution on the path whose damage ends that.
     """
     text = "".join(traceback.format_exception(error)) + _from_workers(error)
-    frames = re.findall(r'File "([^"]+)", line \d+, in (\S+)', text)
-    reading = [place for place, (file, _) in enumerate(frames) if _is_metadata(file)]
-    if not reading:
+    outer = next(filter(None, map(_callers_of_reading, text.split(_BEGINS))), None)
+    if outer is None:
         return None
-    reader = _reader_of([file for file, _ in frames[: reading[0]]])
+    reader = _reader_of(outer)
     culprits = [damage for damage in examine() if damage.fault in reader.fails_on]
     if not culprits:
         return None
@@ -177,16 +181,23 @@ def explained(error: BaseException) -> BaseException:
     return DamagedMetadata([problem, *before])
 
 
-def _is_metadata(file: str) -> bool:
-    return re.search(r"(?:importlib[/\\]metadata|importlib_metadata)[/\\]__init__\.py$", file) is not None
+def _callers_of_reading(segment: str) -> list[str] | None:
+    """The files of the frames outside `importlib.metadata` when one traceback ends in it or in what it reads with; None
+    when it ends elsewhere, or only says that a distribution is not installed."""
+    files = re.findall(r'File "([^"]+)", line \d+', segment)
+    inner = [place for place, file in enumerate(files) if _METADATA.search(file)]
+    if not inner or re.search(r"^\S*(?:PackageNotFoundError|StopIteration)", segment, re.MULTILINE):
+        return None
+    read_with = all(_METADATA.search(file) or _READS_WITH.search(file) for file in files[inner[0] :])
+    return (files[: inner[0]] or [""]) if read_with else None
 
 
 def _reader_of(outer: Sequence[str]) -> Reader:
     """The library whose code called `importlib.metadata`, told by the innermost frame outside of it."""
-    package = re.split(r"[/\\](?:site|dist)-packages[/\\]", outer[-1])[-1] if outer else ""
+    package = re.split(r"[/\\](?:site|dist)-packages[/\\]", outer[-1])[-1]
     top = re.split(r"[/\\]|\.py$", package, maxsplit=1)[0]
     for reader in READERS:
         if reader.package and reader.package == top:
             return reader
-    name = f"{top or Path(outer[-1]).name} (through importlib.metadata)" if outer else "importlib.metadata"
+    name = f"{top or Path(outer[-1]).name} (through importlib.metadata)" if package else "importlib.metadata"
     return Reader(name, top, "when it was called", _ENTRY_POINTS | {NO_METADATA, NO_NAME, BAD_METADATA})
