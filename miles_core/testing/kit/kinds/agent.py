@@ -23,8 +23,8 @@ PATIENCE = 15.0
 @check("agent", Grade.GOLD, "it asks the endpoint that it was given, with its key, and ends with an Outcome")
 async def completes(subject: ComponentSubject) -> None:
     agent: Agent = subject.build()
-    async with ScriptedChat(["3"]) as chat:
-        with nothing_left("an episode"):
+    with nothing_left("an episode"):
+        async with ScriptedChat(["3"]) as chat:
             outcome = await agent.run(_episode(subject, chat))
     expect(isinstance(outcome, Outcome), f"run returned {outcome!r:.100}", "return a miles_core.Outcome")
     expect(
@@ -37,9 +37,9 @@ async def completes(subject: ComponentSubject) -> None:
 @check("agent", Grade.GOLD, "several episodes at once do not mix")
 async def episodes_apart(subject: ComponentSubject) -> None:
     agent: Agent = subject.build()
-    async with ScriptedChat(["3"]) as chat:
-        tasks = sample_tasks(subject, 3)
-        with nothing_left("three episodes"):
+    with nothing_left("three episodes"):
+        async with ScriptedChat(["3"]) as chat:
+            tasks = sample_tasks(subject, 3)
             await asyncio.gather(
                 *(agent.run(replace(_episode(subject, chat), task=task, api_key=task.id)) for task in tasks)
             )
@@ -50,9 +50,9 @@ async def episodes_apart(subject: ComponentSubject) -> None:
 async def stops_when_told(subject: ComponentSubject) -> None:
     agent: Agent = subject.build()
     before = children()
-    async with ScriptedChat() as chat:
-        chat.hang()
-        with nothing_left("an episode that was told to stop"):
+    with nothing_left("an episode that was told to stop"):
+        async with ScriptedChat() as chat:
+            chat.hang()
             episode = _episode(subject, chat)
             running = asyncio.ensure_future(agent.run(episode))
             await _first_call(chat, running)
@@ -72,9 +72,9 @@ async def stops_when_told(subject: ComponentSubject) -> None:
 async def cancels(subject: ComponentSubject) -> None:
     agent: Agent = subject.build()
     before = children()
-    async with ScriptedChat() as chat:
-        chat.hang()
-        with nothing_left("a cancelled episode"):
+    with nothing_left("a cancelled episode"):
+        async with ScriptedChat() as chat:
+            chat.hang()
             running = asyncio.ensure_future(agent.run(_episode(subject, chat)))
             await _first_call(chat, running)
             await cancelled(running, "run")
@@ -84,9 +84,9 @@ async def cancels(subject: ComponentSubject) -> None:
 @check("agent", Grade.GOLD, "an error of the endpoint is its failure, and never a score")
 async def errors_are_no_score(subject: ComponentSubject) -> None:
     agent: Agent = subject.build()
-    async with ScriptedChat() as chat:
-        chat.answer_with(500)
-        with nothing_left("an episode whose endpoint fails"):
+    with nothing_left("an episode whose endpoint fails"):
+        async with ScriptedChat() as chat:
+            chat.answer_with(500)
             try:
                 outcome = await asyncio.wait_for(agent.run(_episode(subject, chat)), 30)
             except TimeoutError:

@@ -202,9 +202,15 @@ async def replaces_rejected(subject: ComponentSubject) -> None:
 async def drains(subject: ComponentSubject) -> None:
     bench = _Bench()
     rollout = await _started(subject, bench)
+    bench.held.clear()
     rollout.grant(4)
-    await asyncio.sleep(0)
-    await soon(rollout.drain(), "drain", "return when nothing is in flight")
+    await settle()
+    draining = asyncio.ensure_future(rollout.drain())
+    await settle()
+    early = draining.done() and bench.in_flight > 0
+    expect(not early, f"drain returned while {bench.in_flight} attempts were in flight", "wait for what is in flight")
+    bench.held.set()
+    await soon(draining, "drain", "return when nothing is in flight")
     expect(not bench.in_flight, f"{bench.in_flight} attempts are in flight after drain", "wait for them")
     attempts = bench.attempts
     await settle()
