@@ -37,7 +37,7 @@ _HOME = {
         "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward "
         "Rollout RolloutContext Schedule Staleness Verdict"
     ),
-    "miles_core.contracts.sessions": "Collected SessionAddress Sessions",
+    "miles_core.contracts.sessions": "Collected SessionAddress SessionRules Sessions",
     "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
     "miles_core.contracts.transport": (
         "Delivery Form Precision TensorInfo Transport UpdateManifest UpdateTarget WeightSource WireTensor"
@@ -253,6 +253,9 @@ if TYPE_CHECKING:
     )
     from miles_core.contracts.sessions import (
         SessionAddress as SessionAddress,
+    )
+    from miles_core.contracts.sessions import (
+        SessionRules as SessionRules,
     )
     from miles_core.contracts.sessions import (
         Sessions as Sessions,

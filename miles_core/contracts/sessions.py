@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from miles_core.types.sequence import Sequence
 
 if TYPE_CHECKING:
-    from miles_core.contracts.rollout import Attempt
+    from miles_core.contracts.rollout import Attempt, Matcher
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRules:
+    """What a harness may do with its history.
+
+    policy   `linear`: only the tail grows, the last turn may be asked again; `branching`: forks, retries, compaction
+             and sub-agents become branches
+    matcher  whether a replayed message is the stored one; None: equal in every field that a renderer reads
+    """
+
+    policy: str = "linear"
+    matcher: Matcher | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,7 @@ class Sessions(Protocol):
     """The session service, as the generator of an agent sees it. A key that names no living session raises the
     MilesError that a client with that key is told."""
 
-    async def open(self, attempt: Attempt) -> SessionAddress:
+    async def open(self, attempt: Attempt, rules: SessionRules = SessionRules()) -> SessionAddress:
         """A new session, which samples as the attempt says. Raises MilesError when there are too many."""
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -17,8 +17,9 @@ from miles_core.contracts.component import BuildContext
 from miles_core.contracts.lifecycle import Clock
 from miles_core.contracts.options import Options
 from miles_core.contracts.rollout import Agent, Attempt, Episode, GenerateContext, Outcome
-from miles_core.contracts.sessions import Collected, Sessions
+from miles_core.contracts.sessions import Collected, SessionRules, Sessions
 from miles_core.errors import PluginError, RequestError
+from miles_core.session.matching import MATCHERS
 from miles_core.types.trajectory import Score, Status, Trajectory
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,16 @@ OUTCOME = "outcome"
 
 
 class AgentGeneratorOptions(Options):
-    """How long an episode may take."""
+    """How long an episode may take, and what its harness may do with the history of its chat."""
 
+    history: Literal["linear", "branching"] = Field(
+        default="linear",
+        description="linear: the chat only grows, any other history is refused; branching: forks, compaction and "
+        "sub-agents become branches, each a sequence of the same trajectory",
+    )
+    matcher: Literal["strict", "tool-arguments", "role-content"] = Field(
+        default="strict", description="when a replayed message is the stored one; the loose ones can merge histories"
+    )
     seconds: float | None = Field(default=None, gt=0, description="deadline of an episode; absent: none")
     grace_seconds: float = Field(
         default=5.0, ge=0, description="how long an agent that was told to stop may take to clean up"
@@ -55,7 +64,8 @@ class AgentGenerator:
             raise RequestError(
                 "generator `agent` was given no agent, or no sessions", mend="add an `agent:` section to the recipe"
             )
-        address = await context.sessions.open(attempt)
+        rules = SessionRules(self._options.history, MATCHERS[self._options.matcher]())
+        address = await context.sessions.open(attempt, rules)
         episode = Episode(
             task=attempt.task,
             base_url=address.base_url,

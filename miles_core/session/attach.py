@@ -62,7 +62,37 @@ class Linear:
         return () if tree.newest is None else (tree.newest,)
 
 
-POLICIES: dict[str, type[Policy]] = {"linear": Linear}
+class Branching:
+    """Any history goes: a request goes on from the deepest turn whose whole conversation it begins with, and becomes a
+    branch of it; one that goes on from nowhere (a sub-agent, a compacted history) begins a new root.
+
+    A turn that was asked again with the same messages is replaced by the last answer, unless somebody went on from it.
+    """
+
+    concurrent = True
+
+    def attach(self, tree: Tree, messages: tuple[Message, ...], matcher: Matcher) -> Attachment:
+        deepest: Node | None = None
+        matched = 0
+        open_places: list[tuple[Node | None, int]] = [(None, 0)]
+        while open_places:
+            node, used = open_places.pop()
+            if node is not None and (used, node.number) > (matched, deepest.number if deepest else -1):
+                deepest, matched = node, used
+            for child in tree.children(node):
+                path = (*child.added, child.reply)
+                end = used + len(path)
+                if end < len(messages) and matching_prefix(path, messages[used:end], matcher) == len(path):
+                    open_places.append((child, end))
+        if deepest is not None:
+            refuse_truncated(deepest)
+        return Attachment(deepest, messages[matched:])
+
+    def kept(self, tree: Tree) -> tuple[Node, ...]:
+        return tuple(node for node in tree.nodes if not tree.children(node) and not _asked_again(tree, node))
+
+
+POLICIES: dict[str, type[Policy]] = {"linear": Linear, "branching": Branching}
 
 
 def matching_prefix(stored: Several[Message], replayed: Several[Message], matcher: Matcher) -> int:
@@ -71,6 +101,10 @@ def matching_prefix(stored: Several[Message], replayed: Several[Message], matche
         if not matcher.matches(ours, theirs):
             return place
     return min(len(stored), len(replayed))
+
+
+def _asked_again(tree: Tree, node: Node) -> bool:
+    return any(each.number > node.number and each.added == node.added for each in tree.children(node.parent))
 
 
 def refuse_truncated(node: Node) -> None:

@@ -6,7 +6,7 @@ call that fails, is aborted or is given up leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from miles_core.types.task import Message
 @dataclass(frozen=True, slots=True, eq=False)
 class Pending:
     """A turn that is ready to be sampled. `tokens` is the whole prompt; `bridge` its part after the parent; `again`
-    how many turns were committed at this place before."""
+    how often the same was asked here before: no two turns have the same parent, messages and `again`."""
 
     parent: Node | None
     added: tuple[Message, ...]
@@ -49,8 +49,9 @@ class Conversation:
         self._matcher = matcher
         self._max_nodes = max_nodes
 
-    def prepare(self, messages: tuple[Message, ...]) -> Pending:
-        """The prompt of a request's messages (in normal form). Only what the request adds is tokenized.
+    def prepare(self, messages: tuple[Message, ...], in_flight: Iterable[Pending] = ()) -> Pending:
+        """The prompt of a request's messages (in normal form). Only what the request adds is tokenized. `in_flight` are
+        turns that were prepared and not yet committed or given up.
 
         Raises SessionFault: 409 when the history diverged or the session is full, 400 for messages that the model's
         format cannot express.
@@ -58,7 +59,9 @@ class Conversation:
         if len(self.tree) >= self._max_nodes:
             raise SessionFault(409, "session_full", f"the session has {len(self.tree)} turns, which is its limit")
         place = self.policy.attach(self.tree, messages, self._matcher)
-        again = len(self.tree.children(place.parent))
+        waiting = (each for each in in_flight if each.parent is place.parent)
+        here: list[Node | Pending] = [*self.tree.children(place.parent), *waiting]
+        again = 1 + max((each.again for each in here if each.added == place.added), default=-1)
         if place.parent is None:
             prompt = self._tokens(lambda: self._renderer.render(place.added))
             return Pending(None, place.added, prompt, prompt, again)
@@ -89,7 +92,8 @@ class Conversation:
             cached_tokens=result.cached_tokens,
             routing=result.routing,
         )
-        return self.tree.append(pending.parent, pending.added, pending.bridge, sampled, self._reply(result.tokens))
+        reply = self._reply(result.tokens)
+        return self.tree.append(pending.parent, pending.added, pending.bridge, sampled, reply, pending.again)
 
     def _reply(self, tokens: TokenArray) -> Message:
         try:

@@ -15,7 +15,7 @@ from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import Clock
 from miles_core.contracts.model import Renderer
 from miles_core.contracts.rollout import Attempt
-from miles_core.contracts.sessions import Collected, SessionAddress
+from miles_core.contracts.sessions import Collected, SessionAddress, SessionRules
 from miles_core.errors import RequestError, RunError
 from miles_core.session.http import make_app
 from miles_core.session.store import Limits, SessionStore
@@ -91,8 +91,8 @@ class SessionServer:
                 raise RunError("the session server ended before it had begun")
             await asyncio.sleep(0.001)
 
-    async def open(self, attempt: Attempt) -> SessionAddress:
-        return SessionAddress(self.base_url, self.store.open(attempt))
+    async def open(self, attempt: Attempt, rules: SessionRules = SessionRules()) -> SessionAddress:
+        return SessionAddress(self.base_url, self.store.open(attempt, rules))
 
     async def watch(self, api_key: str) -> NoReturn:
         await asyncio.shield(self.store.find(api_key).broken)

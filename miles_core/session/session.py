@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -61,6 +62,7 @@ class Session:
         self._context = context
         self._one_by_one = asyncio.Lock()
         self._calls: set[asyncio.Task[GenerateResult]] = set()
+        self._pending: list[Pending] = []
         self._numbers = itertools.count()
         self._ignored: Counter[str] = Counter()
         self._closed = ""
@@ -78,7 +80,11 @@ class Session:
             self._check_open()
             pending = self._guarded_prepare(request.messages)
             asked = self._request(request, pending)
-            result = await self._generate(asked)
+            self._pending.append(pending)
+            try:
+                result = await self._generate(asked)
+            finally:
+                self._pending.remove(pending)
             self._check_open()
             self._ignored.update(request.ignored)
             return ChatReply(self._commit(pending, asked, result))
@@ -126,7 +132,7 @@ class Session:
 
     def _guarded_prepare(self, messages: tuple[Message, ...]) -> Pending:
         try:
-            return self.conversation.prepare(messages)
+            return self.conversation.prepare(messages, self._pending)
         except PluginError as error:
             raise self._break(error) from error
 
@@ -141,7 +147,7 @@ class Session:
             id=f"{self._attempt.id}/{next(self._numbers)}",
             tokens=pending.tokens,
             sampling=self._sampling(request, len(pending.tokens)),
-            noise=_noise(self._attempt, pending, request.seed),
+            noise=_noise(self._attempt, pending, request.seed, self.conversation.policy.concurrent),
             affinity=f"session/{self.id}",
         )
 
@@ -195,9 +201,13 @@ def gone(why: str) -> SessionFault:
     return SessionFault(410, "session_gone", f"the session is {why}")
 
 
-def _noise(attempt: Attempt, pending: Pending, seed: int | None) -> NoiseKey:
-    """A function of the attempt and the turn; asking a turn again, or a seed of the client's own, gives other noise."""
+def _noise(attempt: Attempt, pending: Pending, seed: int | None, branching: bool) -> NoiseKey:
+    """A function of the attempt and the turn; asking a turn again, or a seed of the client's own, gives other noise.
+
+    Branches are told apart by what they add, and not by which of them came first.
+    """
     key = attempt.noise(pending.turn)
+    branch = f"/{hashlib.blake2b(pending.bridge.tobytes(), digest_size=8).hexdigest()}" if branching else ""
     again = f"/again-{pending.again}" if pending.again else ""
     own = f"/seed-{seed}" if seed is not None else ""
-    return replace(key, purpose=f"{key.purpose}{again}{own}")
+    return replace(key, purpose=f"{key.purpose}{branch}{again}{own}")

@@ -12,10 +12,12 @@ from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import Clock
 from miles_core.contracts.model import Renderer
 from miles_core.contracts.rollout import Attempt
+from miles_core.contracts.sessions import SessionRules
+from miles_core.errors import RequestError
 from miles_core.session.attach import POLICIES
 from miles_core.session.conversation import Conversation
 from miles_core.session.faults import SessionFault
-from miles_core.session.matching import MATCHERS
+from miles_core.session.matching import StrictMatcher
 from miles_core.session.session import Session, gone
 
 REMEMBERED = 10_000
@@ -57,15 +59,18 @@ class SessionStore:
     def __len__(self) -> int:
         return len(self._alive)
 
-    def open(self, attempt: Attempt, *, policy: str = "linear", matcher: str = "strict") -> str:
-        """A new session's key. Raises SessionFault (429) when there are too many."""
+    def open(self, attempt: Attempt, rules: SessionRules = SessionRules()) -> str:
+        """A new session's key. Raises SessionFault (429) when there are too many, RequestError for another policy."""
+        if rules.policy not in POLICIES:
+            raise RequestError(f"there is no session policy {rules.policy!r}", mend=f"one of {', '.join(POLICIES)}")
         self._expire()
         if len(self._alive) >= self.limits.sessions:
             raise SessionFault(
                 429, "too_many_sessions", f"{len(self._alive)} sessions are open, which is the limit", retry=True
             )
         key = secrets.token_urlsafe(24)
-        conversation = Conversation(self._renderer, POLICIES[policy](), MATCHERS[matcher](), self.limits.nodes)
+        policy, matcher = POLICIES[rules.policy](), rules.matcher or StrictMatcher()
+        conversation = Conversation(self._renderer, policy, matcher, self.limits.nodes)
         session = Session(f"s{next(self._numbers)}", attempt, conversation, self._engines, self._context)
         session.last_used = self._clock.now()
         self._alive[_digest(key)] = session

@@ -44,6 +44,7 @@ class Node:
     bridge   int32: the tokens of `added`, up to where the model began (of a root: the whole rendered prompt)
     sampled  what the model sampled then
     reply    the assistant's message that it says
+    again    how often its parent had been asked with the same messages before
     start    tokens before this node on its path
     """
 
@@ -55,6 +56,7 @@ class Node:
     sampled: Sampled
     reply: Message
     start: int
+    again: int = 0
 
     @property
     def stop(self) -> int:
@@ -109,7 +111,13 @@ class Tree:
         return tuple(self._children.get(None if node is None else node.number, ()))
 
     def append(
-        self, parent: Node | None, added: tuple[Message, ...], bridge: TokenArray, sampled: Sampled, reply: Message
+        self,
+        parent: Node | None,
+        added: tuple[Message, ...],
+        bridge: TokenArray,
+        sampled: Sampled,
+        reply: Message,
+        again: int = 0,
     ) -> Node:
         """A new node under `parent`. Arrays are copied and become read-only.
 
@@ -129,7 +137,7 @@ class Tree:
             None if sampled.routing is None else _frozen(sampled.routing[max(start - 1, 0) :]),
         )
         turn = 0 if parent is None else parent.turn + 1
-        node = Node(len(self._nodes), parent, turn, added, _frozen(bridge), kept, reply, start)
+        node = Node(len(self._nodes), parent, turn, added, _frozen(bridge), kept, reply, start, again)
         self._nodes.append(node)
         self._children[None if parent is None else parent.number].append(node)
         return node

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from miles_core import Finish, GenerateRequest, GenerateResult, NoiseKey, PluginError, Renderer, Sampling, VersionSpan
-from miles_core.session.attach import Linear
+from miles_core.session.attach import Branching, Linear
 from miles_core.session.collect import sequences
 from miles_core.session.conversation import Conversation
 from miles_core.session.faults import SessionFault
@@ -48,6 +48,7 @@ class Player:
     letters: str = LETTERS
     vocabulary: range = range(ord("a"), ord("z") + 1)
     turns: int = 0
+    version: int = 1
     refused: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,7 +57,6 @@ class Player:
         self.asked: list[dict] = []  # the messages of the last finished call
         self.line: list[Logged] = []  # what must be trained on
         self.cut = False
-        self.version = 1
 
     def play(self, steps) -> None:
         for step in steps:
@@ -114,7 +114,7 @@ class Player:
         if self.cut:
             return
         pending = self.prepare([*self.history, self.message("user")])
-        request, result, _ = self.sample(pending, "stop")
+        request, result, _ = sample(self, pending, "stop")
         try:
             self.conversation.commit(pending, request, replace(result, finish=Finish.ABORT))
         except SessionFault as fault:
@@ -127,7 +127,7 @@ class Player:
         if self.cut:
             return
         pending = self.prepare([*self.history, self.message("user")])
-        request, result, _ = self.sample(pending, "stop")
+        request, result, _ = sample(self, pending, "stop")
         bad = [replace(result, logprobs=result.logprobs[:-1])]
         if self.line:
             old = self.line[-1].versions[-1] - 1
@@ -143,50 +143,13 @@ class Player:
         if not self.cut:
             self.call([*self.history, self.message("user")], finish="length")
 
-    # The engine
-
-    def sample(self, pending, finish):
-        rng = self.rng
-        count = rng.randint(1, 12)
-        (stop,) = self.renderer.stop_tokens
-        tokens = [rng.choice(self.vocabulary) for _ in range(count)]
-        tokens = [token if token != stop else token + 1 for token in tokens]
-        if finish == "stop":
-            tokens[-1] = stop
-        versions = []
-        for _ in range(count):
-            self.version += rng.random() < 0.02
-            versions.append(self.version)
-        logprobs = [-rng.randint(1, 1000) / 256 for _ in range(count)]
-        temperature = rng.choice([1.0, 0.0, 0.7])
-        sampling = Sampling(temperature, count, stop_tokens=(stop,))
-        id = f"r{self.turns}.{rng.random()}"
-        request = GenerateRequest(id, pending.tokens, sampling, NoiseKey(0, "", "", 0, 0), "s")
-        engine = rng.choice(["a", "b"])
-        logged = Logged(
-            id, tuple(pending.tokens.tolist()), tuple(tokens), tuple(logprobs), tuple(versions), temperature, engine
-        )
-        edges = [i for i in range(count) if not i or versions[i] != versions[i - 1]]
-        spans = tuple(
-            VersionSpan(versions[start], start, stop) for start, stop in zip(edges, [*edges[1:], count], strict=True)
-        )
-        result = GenerateResult(
-            id,
-            engine,
-            np.array(tokens, np.int32),
-            np.array(logprobs, np.float32),
-            spans,
-            Finish.STOP if finish == "stop" else Finish.LENGTH,
-        )
-        return request, result, logged
-
     # Calls
 
     def call(self, messages, *, again=False, finish="stop") -> None:
         pending = self.prepare(messages)
         before = self.line[:-1] if again else self.line
         self.check_prompt(pending, before, messages)
-        request, result, logged = self.sample(pending, finish)
+        request, result, logged = sample(self, pending, finish)
         node = self.conversation.commit(pending, request, result)
         result.tokens[:] = 1  # the core must not share what the engine still owns
         result.logprobs[:] = 0
@@ -272,3 +235,142 @@ class Player:
                 span.stop - span.start
             )
         assert said == owners
+
+
+def sample(player, pending, finish):
+    """What the engine is asked, what it returns, and the same put down for later."""
+    rng, count = player.rng, player.rng.randint(1, 12)
+    (stop,) = player.renderer.stop_tokens
+    tokens = [rng.choice(player.vocabulary) for _ in range(count)]
+    tokens = [token if token != stop else token + 1 for token in tokens]
+    if finish == "stop":
+        tokens[-1] = stop
+    changed = rng.randint(0, count) if rng.random() < 0.1 else count  # weights may change in the middle
+    versions = [player.version + (place >= changed) for place in range(count)]
+    player.version = versions[-1]
+    logprobs = [-rng.randint(1, 1000) / 256 for _ in range(count)]
+    temperature, engine = rng.choice([1.0, 0.0, 0.7]), rng.choice(["a", "b"])
+    id = f"r{player.turns}.{rng.random()}"
+    sampling = Sampling(temperature, count, stop_tokens=(stop,))
+    request = GenerateRequest(id, pending.tokens, sampling, NoiseKey(0, "", "", 0, 0), "s")
+    prompt = tuple(pending.tokens.tolist())
+    logged = Logged(id, prompt, tuple(tokens), tuple(logprobs), tuple(versions), temperature, engine)
+    edges = [place for place in range(count) if not place or versions[place] != versions[place - 1]]
+    spans = tuple(VersionSpan(versions[a], a, b) for a, b in zip(edges, [*edges[1:], count], strict=True))
+    arrays = np.array(tokens, np.int32), np.array(logprobs, np.float32)
+    return request, GenerateResult(id, engine, *arrays, spans, Finish(finish)), logged
+
+
+@dataclass
+class Branches:
+    """Plays a harness that forks, forgets, compacts and asks again, against the branching policy. It keeps every
+    conversation that it ever had, with the answers of the engine that made it; it knows nothing of nodes."""
+
+    rng: random.Random
+    renderer: Renderer = field(default_factory=CharRenderer)
+    letters: str = LETTERS
+    vocabulary: range = range(ord("a"), ord("z") + 1)
+    turns: int = 0
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        self.conversation = Conversation(self.renderer, Branching(), StrictMatcher(), 10_000)
+        self.known: list[tuple[list[dict], list[Logged], bool]] = []  # messages, engine's answers, cut?
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            getattr(self, self.rng.choice(("root", "extend", "extend", "extend", "fork", "again", "compact")))()
+        self.check()
+
+    def text(self) -> str:
+        return "".join(self.rng.choice(self.letters) for _ in range(self.rng.randint(1, 8)))
+
+    def root(self) -> None:
+        self.call([{"role": "system", "content": self.text()}, {"role": "user", "content": self.text()}])
+
+    def extend(self) -> None:
+        """Go on from the newest conversation."""
+        if self.known:
+            self.call([*self.known[-1][0], {"role": "user", "content": self.text()}])
+
+    def fork(self) -> None:
+        """Go on from any conversation of the past."""
+        if self.known:
+            self.call([*self.rng.choice(self.known)[0], {"role": "user", "content": self.text()}])
+
+    def again(self) -> None:
+        if self.known:
+            self.call(self.rng.choice(self.known)[0][:-1])
+
+    def compact(self) -> None:
+        """Keep the first message and put a summary for the rest."""
+        if self.known:
+            messages = self.rng.choice(self.known)[0]
+            self.call([messages[0], {"role": "user", "content": "so far: " + self.text()}])
+
+    def call(self, messages) -> None:
+        before, cut = self.begun(messages)
+        request = read_messages(json.loads(json.dumps(messages)))
+        if cut:
+            try:
+                self.conversation.prepare(request)
+            except SessionFault as fault:
+                assert fault.code == "turn_truncated"
+                return
+            raise AssertionError("a cut turn was continued")
+        pending = self.conversation.prepare(request)
+        prompt = tuple(pending.tokens.tolist())
+        done = before[-1].prompt + before[-1].tokens if before else ()
+        assert prompt[: len(done)] == done
+        finish = "length" if self.rng.random() < 0.1 else "stop"
+        request, result, logged = sample(self, pending, finish)
+        node = self.conversation.commit(pending, request, result)
+        self.known.append(([*messages, dict(node.reply)], [*before, logged], finish == "length"))
+        self.turns += 1
+
+    def begun(self, messages) -> tuple[list[Logged], bool]:
+        """The answers of the longest conversation that these messages begin with, the newest of equals; and whether it
+        was cut."""
+        began = [each for each in self.known if len(each[0]) < len(messages) and each[0] == messages[: len(each[0])]]
+        if not began:
+            return [], False
+        longest = max(len(each[0]) for each in began)
+        _, answers, cut = [each for each in began if len(each[0]) == longest][-1]
+        return answers, cut
+
+    def check(self) -> None:
+        """Every answer that is not replaced is learned from exactly once, as it was, after what really stood before."""
+        logs = {answers[-1].id: answers for _, answers, _ in self.known}
+        learned: list[str] = []
+        for sequence in sequences(self.conversation.policy.kept(self.conversation.tree)):
+            answers = logs[sequence.spans[-1].request]
+            assert sequence.tokens.tolist() == [*answers[-1].prompt, *answers[-1].tokens]
+            own = {span.request for span in sequence.spans}
+            for logged in answers:
+                start, stop = len(logged.prompt), len(logged.prompt) + len(logged.tokens)
+                if logged.id not in own:
+                    assert not sequence.sampled[start:stop].any()
+                    continue
+                learned.append(logged.id)
+                assert sequence.sampled[start:stop].all()
+                assert sequence.logprobs[start:stop].tolist() == list(logged.logprobs)
+                assert sequence.versions[start:stop].tolist() == list(logged.versions)
+            total = sum(len(logged.tokens) for logged in answers if logged.id in own)
+            assert sequence.sampled_count == total
+        assert len(learned) == len(set(learned))
+        assert set(learned) == self.wanted()
+
+    def wanted(self) -> set[str]:
+        """The answers of every conversation but those that were asked again and that nothing went on from."""
+        followed = {logged.id for _, answers, _ in self.known for logged in answers[:-1]}
+        asked = [
+            (json.dumps(messages[:-1]), [a.id for a in answers[:-1]], answers[-1].id)
+            for messages, answers, _ in self.known
+        ]
+        dropped = {
+            id
+            for place, (said, before, id) in enumerate(asked)
+            if id not in followed and any(later[:2] == (said, before) for later in asked[place + 1 :])
+        }
+        kept = [[a.id for a in answers] for _, answers, _ in self.known if answers[-1].id not in dropped]
+        return {id for ids in kept for id in ids}

@@ -6,7 +6,7 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import STEPS, Player
+from programs import STEPS, Branches, Player
 
 TURNS = 20_000
 
@@ -29,3 +29,18 @@ def test_twenty_thousand_turns_without_a_difference():
             break
     assert turns >= TURNS
     assert min(refused[code] for code in ("history_diverged", "turn_truncated", "generation_aborted", "broken")) > 500
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 25), st.integers(0, 2**32))
+def test_any_tree_of_branches(steps, seed):
+    Branches(random.Random(seed)).play(steps)
+
+
+def test_five_thousand_turns_of_branches_without_a_difference():
+    turns, seed = 0, 0
+    while turns < 5_000:
+        seed += 1
+        player = Branches(random.Random(seed))
+        player.play(player.rng.randint(1, 60))
+        turns += player.turns

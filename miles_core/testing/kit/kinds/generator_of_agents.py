@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from miles_core.contracts.rollout import Agent, Attempt, Episode, GenerateContext, Generator, Outcome
-from miles_core.contracts.sessions import Collected, SessionAddress
+from miles_core.contracts.sessions import Collected, SessionAddress, SessionRules
 from miles_core.errors import WorkerDied
 from miles_core.testing.fakes.char_renderer import CharRenderer
 from miles_core.testing.fakes.contexts import make_attempt
@@ -32,7 +32,7 @@ class _Sessions:
     closed: list[str] = field(default_factory=list)
     sampled: dict[str, Collected] = field(default_factory=dict)
 
-    async def open(self, attempt: Attempt) -> SessionAddress:
+    async def open(self, attempt: Attempt, rules: SessionRules = SessionRules()) -> SessionAddress:
         key = f"key-{attempt.id}"
         self.opened.append(key)
         sequence = make_sequence(answer=f"said in {attempt.index}", version=3, request=attempt.id)
