@@ -127,6 +127,14 @@ def plan(
     return partial(show_plan, recipe, set_ or [], plugins=plugin or [], no_plugins=no_plugins, as_json=json)
 
 
+@app.command(epilog="Example: miles audit quickstart --json")
+def audit(run: Run, runs_dir: RunsDir = RUNS, json: Json = False) -> Work:
+    """Prove of a run that nothing was lost and nothing was trained twice."""
+    from miles_core.cli.audit_page import audit_run
+
+    return partial(audit_run, run, runs_dir, as_json=json)
+
+
 @recipes.command("list", epilog="Example: miles recipes list --json")
 def recipes_list(json: Json = False) -> Work:
     """List the recipes here and in installed plugins."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.engine import EngineCapabilities, EngineClient, GenerateRequest, GenerateResult, PauseMode
-from miles_core.contracts.lifecycle import RealClock
+from miles_core.contracts.lifecycle import EventSink, NoEvents, RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
 from miles_core.contracts.observing import Runtime
 from miles_core.contracts.rollout import Agent, Attempt, GenerateContext, Generator, Rollout
@@ -75,7 +75,8 @@ def rehearse(plan: Plan) -> None:
     model, renderer = _materialise(plan)
     builder = _Builder(plan, None, model)
     drafts = [_Draft(builder, phase) for phase in plan.phases]
-    preflight.check(_join(drafts, NoEngines(), renderer), renderer, model.card if model else None)
+    around = _surroundings(NoEngines(), renderer, None, NoEvents())
+    preflight.check(_join(drafts, around), renderer, model.card if model else None)
 
 
 async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
@@ -90,7 +91,7 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
         await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, engines)
         clients = Fleet(engines) if engines else NoEngines()
         sessions = await serve_sessions(plan, clients, renderer, engines)
-        phases = _join(drafts, clients, renderer, sessions)
+        phases = _join(drafts, _surroundings(clients, renderer, sessions, recorder))
         transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
         return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder, sessions)
     except BaseException:
@@ -215,9 +216,16 @@ class _Draft:
         return Occupancy(schedule.pace.in_flight or schedule.groups_per_step * schedule.group_size, RealClock())
 
 
-def _join(
-    drafts: list[_Draft], clients: EngineClient, renderer: Renderer | None, sessions: Sessions | None = None
-) -> tuple[Phase, ...]:
+def _surroundings(
+    clients: EngineClient, renderer: Renderer | None, sessions: Sessions | None, events: EventSink
+) -> GenerateContext:
+    """What every generator of the run works with; its phase adds the agent."""
+    if renderer is None:
+        raise RequestError("the recipe has no model, so prompts cannot be rendered", mend="add a `model:` section")
+    return GenerateContext(clients, renderer, RealClock(), sessions=sessions, events=events)
+
+
+def _join(drafts: list[_Draft], around: GenerateContext) -> tuple[Phase, ...]:
     """The phases with their attempts bound. An evaluation in a phase that asks no engine is made as the next phase
     that does would make it."""
     phases: list[Phase] = []
@@ -240,9 +248,9 @@ def _join(
                 buffer=draft.buffer,
                 advantage=draft.advantage,
                 evaluators=draft.evaluators,
-                generate=occupancy.around(_attempts(draft.generator, draft, clients, renderer, sessions)),
+                generate=occupancy.around(_attempts(draft.generator, draft, around)),
                 score=draft.scorer if draft.generator.needs_engine else _unscored,
-                evaluation_generate=occupancy.around(_attempts(evaluator, evaluating, clients, renderer, sessions)),
+                evaluation_generate=occupancy.around(_attempts(evaluator, evaluating, around)),
                 evaluation_score=draft.scorer,
                 evaluation_sampling=evaluating.plan.sampling,
                 occupancy=occupancy if draft.samples else None,
@@ -252,15 +260,10 @@ def _join(
     return tuple(phases)
 
 
-def _attempts(
-    generator: Generator, draft: _Draft, clients: EngineClient, renderer: Renderer | None, sessions: Sessions | None
-) -> Generate:
-    if renderer is None:
-        raise RequestError("the recipe has no model, so prompts cannot be rendered", mend="add a `model:` section")
-    stops = renderer.stop_tokens
+def _attempts(generator: Generator, draft: _Draft, around: GenerateContext) -> Generate:
+    stops = around.renderer.stop_tokens
     name = draft.plan.agent.name.rpartition(":")[2] if draft.plan.agent is not None else ""
-    context = GenerateContext(clients, renderer, RealClock(), agent=draft.agent, agent_name=name, sessions=sessions)
-    make = AttemptMaker(generator, context)
+    make = AttemptMaker(generator, replace(around, agent=draft.agent, agent_name=name))
 
     async def generate(attempt: Attempt) -> Trajectory:
         return await make(replace(attempt, sampling=replace(attempt.sampling, stop_tokens=stops)))

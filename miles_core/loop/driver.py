@@ -73,8 +73,8 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
     progress.step += 1
     recorder.measure(batch_metrics(groups), phase.buffer.metrics(), report.metrics)
     recorder.measure(phase.occupancy.metrics() if phase.occupancy else {})
-    recorder.measure((await count_prompts(ring.engines)).since(prompts))
     recorder.keep(groups, chosen.dispositions, phase.buffer.discarded())
+    recorder.measure((await count_prompts(ring.engines)).since(prompts))
     if ring.trainer is not None and (progress.step == phase.end or phase.schedule.publishes(progress.step)):
         await _publish(ring, phase, progress)
     return True

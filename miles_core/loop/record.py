@@ -133,7 +133,7 @@ class Recorder:
         self.owed.clear()
         if entries:
             step = self._step["step"]
-            stem = f"step-{step:06d}-after-{hashlib.sha256(phase.encode()).hexdigest()[:8]}"
+            stem = f"step-{step:06d}-after-{phase_mark(phase)}"
             write_groups(self.folder.trajectories, stem, entries, step=step)
 
     def keep_evaluation(self, name: str, step: int, groups: Several[Group]) -> None:
@@ -193,6 +193,11 @@ class Recorder:
             listener.on(name, {**facts, **(extra or {})})
         if self._hooks is not None and name in self._hooks.events:
             self._hooks.emit(name, **{**facts, "run": self._run})
+
+
+def phase_mark(phase: str) -> str:
+    """A phase's name as part of a file's name."""
+    return hashlib.sha256(phase.encode()).hexdigest()[:8]
 
 
 def discarded_entries(discards: Several[Discard]) -> list[Entry]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TextIO
 
+from miles_core.observe.bottleneck import bottleneck
 from miles_core.observe.standing import Standing
 
 View = Literal["live", "plain", "none"]
@@ -89,7 +90,7 @@ def _line(name: str, facts: Mapping[str, Any], standing: Standing) -> str:
 
 
 def step_facts(standing: Standing) -> list[str]:
-    """The last step in words: reward, loss, speed, mismatch, time split; each only where it was measured."""
+    """The last step in words: reward, loss, speed, mismatch, time split, bottleneck; each only where it was measured."""
     metrics, facts = standing.metrics, []
     if "reward/mean" in metrics:
         spread = f" ± {metrics['reward/std']:.3f}" if "reward/std" in metrics else ""
@@ -104,4 +105,6 @@ def step_facts(standing: Standing) -> list[str]:
     if "time/step" in metrics:
         split = ", ".join(f"{part} {share:.0%}" for part, share in standing.shares())
         facts.append(f"{metrics['time/step']:.1f} s" + (f" ({split})" if split else ""))
+    if sentence := bottleneck(metrics):
+        facts.append(sentence)
     return facts

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from miles_core.observe.bottleneck import bottleneck
 from miles_core.observe.standing import Standing
 
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -72,6 +73,8 @@ class Screen:
             rows.append(("tokens/s", Text(f"{metrics['time/tokens_per_second']:.0f}{length}")))
         if shares := standing.shares():
             rows.append(("time", _split(shares)))
+        if sentence := bottleneck(metrics):
+            rows.append(("pace", Text(sentence)))
         if "correction/mismatch" in metrics:
             rows.append(("mismatch", Text(f"{metrics['correction/mismatch']:.2e} mean |r - 1|")))
         for first, last in standing.evaluations.values():

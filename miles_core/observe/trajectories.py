@@ -51,9 +51,14 @@ def read_groups(folder: Path) -> Iterator[tuple[int | None, Group, dict[str, Dis
 
     Raises RequestError naming the file when one is truncated, damaged, or not of this format and version.
     """
-    for path, step in sorted(_steps(folder), key=lambda pair: (pair[1] is not None, pair[1] or 0, pair[0].name)):
+    for path, step in files(folder):
         for group, dispositions in read_file(path):
             yield step, group, dispositions
+
+
+def files(folder: Path) -> list[tuple[Path, int | None]]:
+    """The folder's files with the step that each belongs to, in order of step and name."""
+    return sorted(_steps(folder), key=lambda pair: (pair[1] is not None, pair[1] or 0, pair[0].name))
 
 
 def read_file(path: Path) -> Iterator[tuple[Group, dict[str, Disposition]]]:
