@@ -1,4 +1,4 @@
-"""An audit of a run from what it left: nothing was lost, nothing was trained twice, and every token is accounted for."""
+"""An audit of a run from what it left: nothing was lost, nothing was trained twice, every token is accounted for."""
 
 from __future__ import annotations
 
@@ -167,7 +167,8 @@ def _tokens(entry: Entry, evidence: Evidence, version: int | None, result: Audit
         return
     result.staleness = max(result.staleness, version - oldest)
     limit = policy.get("limit")
-    if policy.get("use") in ("oldest-token", "per-token") and version - oldest > limit:
+    by_oldest = policy.get("use") in ("oldest-token", "per-token")
+    if by_oldest and isinstance(limit, int) and version - oldest > limit:
         yield Finding(f"has trained tokens {version - oldest} versions old, the recipe allows {limit}", entry.where)
 
 

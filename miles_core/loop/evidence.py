@@ -120,7 +120,7 @@ def _last_checkpoint(folder: Path, phases: Several[str]) -> tuple[int | None, di
     try:
         state = json.loads((place / "state.json").read_text())
         owed = _numbers(place / "discarded.parquet")
-        current = _phase_at(state["step"], state["phases"])
+        current = _phase_at(state["phases"])
         return state["step"], {
             name: _pending(part, owed if index == current else frozenset())
             for index, (name, part) in enumerate(zip(phases, state["phases"], strict=True))
@@ -131,7 +131,7 @@ def _last_checkpoint(folder: Path, phases: Several[str]) -> tuple[int | None, di
         ) from error
 
 
-def _phase_at(step: int, phases: Several[Mapping[str, Any]]) -> int:
+def _phase_at(phases: Several[Mapping[str, Any]]) -> int:
     """The last phase that took a batch: discards that are not on record are its own."""
     begun = [index for index, part in enumerate(phases) if part["account"]["batches"]]
     return begun[-1] if begun else 0

@@ -90,7 +90,7 @@ def _line(name: str, facts: Mapping[str, Any], standing: Standing) -> str:
 
 
 def step_facts(standing: Standing) -> list[str]:
-    """The last step in words: reward, loss, speed, mismatch, time split, bottleneck; each only where it was measured."""
+    """The last step in words: reward, loss, speed, mismatch, times, bottleneck; each only where it was measured."""
     metrics, facts = standing.metrics, []
     if "reward/mean" in metrics:
         spread = f" ± {metrics['reward/std']:.3f}" if "reward/std" in metrics else ""
