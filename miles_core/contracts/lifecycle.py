@@ -55,3 +55,10 @@ class EventSink(Protocol):
     """Where the ring reports what happened. `name` is an event hook's name without its prefix, e.g. `step_finished`."""
 
     def emit(self, name: str, /, **facts: Any) -> None: ...
+
+
+class NoEvents:
+    """An event sink that nobody listens to."""
+
+    def emit(self, name: str, /, **facts: Any) -> None:
+        pass

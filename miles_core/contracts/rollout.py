@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from miles_core.contracts.engine import EngineClient
-from miles_core.contracts.lifecycle import Clock, EventSink
+from miles_core.contracts.lifecycle import Clock, EventSink, NoEvents
 from miles_core.contracts.model import Renderer
 from miles_core.contracts.pace import Pace
 from miles_core.contracts.sessions import Sessions
@@ -80,6 +80,7 @@ class GenerateContext:
                A generator that cannot do without declares the capability `needs-agent`
     agent_name what the recipe calls that agent; its own reward is a score of this name
     sessions   where an agent's chat is answered; None when no generator of the run declares `needs-agent`
+    events     where a plugin that brings hooks of its own tells of them
     """
 
     engines: EngineClient
@@ -89,6 +90,7 @@ class GenerateContext:
     agent: Agent | None = None
     agent_name: str = ""
     sessions: Sessions | None = None
+    events: EventSink = field(default_factory=NoEvents)
 
 
 class Generator(Protocol):

@@ -61,10 +61,22 @@ def miles_hookspecs():
 @hookimpl
 def miles_rollouts():
     return [Component("shout", "miles_plugin_shout_parts:Shout")]
+
+@hookimpl
+def miles_middleware():
+    return [Component("counted", "miles_plugin_shout_parts:Counted")]
 """
 
 SHOUT = """
+from miles_core import GeneratorMiddleware
 from miles_core.rollout.groups import GroupsOptions, GroupsRollout
+
+class Counted(GeneratorMiddleware):
+    def __init__(self, options, context):
+        pass
+    async def generate(self, attempt, context):
+        context.events.emit("shout_granted", groups=attempt.index)
+        return await self.inner.generate(attempt, context)
 
 class Shout(GroupsRollout):
     def __init__(self, options, context):
@@ -165,6 +177,13 @@ def test_a_plugin_s_own_event_reaches_others_isolated(bench, site):
     assert uses(done.summary["plugins"])["hears"]["failures"] == 1
     events = [json.loads(line) for line in done.folder.events.read_text().splitlines()]
     assert any(event.get("event") == "shout_granted" and event["groups"] == 3 for event in events)
+
+
+def test_a_generator_may_report_its_plugin_s_own_events_too(bench, site):
+    changes = {"middleware": [{"use": "counted"}], "filters": None, "steps": 1}
+    done = run(recipe(bench, "hears", "shout", **changes), runs_dir=bench.runs, view="none")
+    told = [groups for _, groups in sys.modules["miles_plugin_hears"].seen]
+    assert len(told) == done.metrics[0]["rollout/trajectories"] and set(told) == {0, 1, 2, 3}
 
 
 def miles(site, *arguments, **environment):
