@@ -22,7 +22,7 @@ from miles_core.session.matching import StrictMatcher
 from miles_core.session.messages import read_messages
 from miles_core.testing import CharRenderer
 
-STEPS = ("extend", "extend", "extend", "retry", "cut_turn", "edit", "drop", "fail", "abort", "broken", "reasoned")
+STEPS = (*["extend"] * 8, *["retry", "cut_turn", "edit", "drop", "rewind", "fail", "abort", "broken", "reasoned"])
 LETTERS = "abcdefgh \n"
 
 
@@ -98,6 +98,12 @@ class Player:
         kept = self.history[:place]
         new = [*kept, {"role": "user", "content": "compacted: " + self.text()}]
         self.expect("history_diverged", new)
+
+    def rewind(self) -> None:
+        """Send again what an earlier call sent."""
+        ends = [place for place, message in enumerate(self.asked[:-1], 1) if message["role"] != "assistant"]
+        if ends:
+            self.expect("history_diverged", self.asked[: self.rng.choice(ends)])
 
     def reasoned(self) -> None:
         """Add a key to the last reply that no session stored."""
