@@ -10,9 +10,9 @@ from miles_core.cli.output import say, say_json, table
 from miles_core.errors import EXIT_DONE, RequestError
 from miles_core.host import names
 from miles_core.host.decide import decide
-from miles_core.host.request import PluginRequest, read_request
+from miles_core.host.request import ENABLES, PluginRequest, read_request
 from miles_core.host.scan import Index, scan
-from miles_core.host.verdict import INSTALLED, UNKNOWN, Verdict
+from miles_core.host.verdict import INSTALLED, UNKNOWN, Reason, Verdict
 
 _SAYS = {"blocks": "blocks it", "enables": "enables it", "leaves out": "leaves it out"}
 
@@ -69,6 +69,12 @@ def _verdicts(name: str, index: Index, request: PluginRequest) -> list[Verdict]:
     return mentioned
 
 
+def _outcome(reason: Reason, winner: Reason | None) -> str:
+    if reason.won or winner is None:
+        return "counts" if reason.won else "unclear"
+    return "agrees" if (reason.says == ENABLES) == (winner.says == ENABLES) else "lost"
+
+
 def _say_verdict(verdict: Verdict) -> None:
     plugin = verdict.plugin
     where: Mapping[bool, str] = {True: "not installed", False: "not packaged"}
@@ -76,10 +82,7 @@ def _say_verdict(verdict: Verdict) -> None:
     say(f"{verdict.name} ({package}) is {'not installed' if verdict.status == UNKNOWN else verdict.status}")
     if not verdict.reasons:
         say("  no source mentions it; a recipe's plugins:, --plugin or `miles plugins enable` would enable it")
-    rows = [
-        ("  " + ("counts" if each.won else "lost"), each.source, each.where, _SAYS[each.says])
-        for each in verdict.reasons
-    ]
+    rows = [(f"  {_outcome(each, verdict.by)}", each.source, each.where, _SAYS[each.says]) for each in verdict.reasons]
     if rows:
         table(("", "source", "where", "says"), rows)
     for problem in verdict.problems:

@@ -101,12 +101,21 @@ def decide(
             continue
         against = objections(plugin, index, core_version, known_bad, request.allowed)
         meant = (plugin.distribution,)
-        refusals += [Refusal(ruling.position, each.problem, broken=True, meant=meant) for each in against]
+        refusals += [
+            Refusal(ruling.position, _told_by(ruling, each.problem), broken=True, meant=meant) for each in against
+        ]
         if not against:
             enabled[plugin] = None
         status = against[0].status if against else ENABLED
         verdicts.append(Verdict(plugin.name, plugin, status, reasons, tuple(each.problem for each in against)))
     return Decision(tuple(enabled), tuple(_in_order(refusals)), (*verdicts, *heard.nobodies))
+
+
+def _told_by(wish: Wish, problem: Problem) -> Problem:
+    """The problem at the place of whoever enables the plugin; a recipe's place is told by the list of its faults."""
+    if wish.level == RECIPE:
+        return problem
+    return Problem(f"{problem.what} ({problem.where})" if problem.where else problem.what, wish.where, problem.mend)
 
 
 def ruled(wishes: Sequence[Wish]) -> Wish:

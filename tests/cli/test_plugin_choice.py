@@ -212,7 +212,7 @@ def test_why_tells_the_winner_and_the_losers(desk: Desk, monkeypatch: pytest.Mon
         ("recipe.yaml:2", "enables", False),
     ]
     code, out, _ = desk.miles(*options)
-    assert code == 0 and [line.split()[0] for line in out.splitlines()[2:]] == ["counts", "lost", "lost", "lost"]
+    assert code == 0 and [line.split()[0] for line in out.splitlines()[2:]] == ["counts", "lost", "agrees", "lost"]
     assert "miles_plugin_demo" not in sys.modules
 
 
