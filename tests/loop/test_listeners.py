@@ -107,10 +107,9 @@ def site(tmp_path, monkeypatch):
     packages.module("miles_plugin_shout_parts", SHOUT)
     packages.plugin("hears", HEARS)
     yield packages
-    for name in [name for name in sys.modules if name.startswith(("miles_plugin_bad", "miles_plugin_good"))]:
-        del sys.modules[name]
-    for name in [name for name in sys.modules if name.startswith(("miles_plugin_shout", "miles_plugin_hears"))]:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 def recipe(bench, *plugins, **changes):
