@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 
 import numpy as np
@@ -183,28 +184,29 @@ def _check_unchanged(before: GenerateResult, after: GenerateResult, version: int
 
 
 async def _caught_in_flight(bench: EngineBench, mode: PauseMode, version: int) -> list[GenerateResult]:
-    """Results of requests of which at least one was in the middle when the update came. Skips when none can be."""
-    found: list[GenerateResult] = []
-    delay = 0.02
-    for attempt in range(12):
-        going = [
-            asyncio.create_task(bench.generate(f"{mode}/{attempt}/{n}", max_new_tokens=LONG, ignore_stop=True))
-            for n in range(4)
-        ]
+    """Results of requests that an update met in the middle, to judge by the time that they take alone."""
+
+    def start(name: str) -> list[asyncio.Task[GenerateResult]]:
+        calls = (bench.generate(f"{mode}/{name}/{n}", max_new_tokens=LONG, ignore_stop=True) for n in range(4))
+        return [asyncio.create_task(call) for call in calls]
+
+    begun = time.perf_counter()
+    await asyncio.gather(*start("alone"))
+    delay = (time.perf_counter() - begun) / 2
+    met: list[GenerateResult] = []
+    for attempt in range(6):
+        going = start(str(attempt))
         await asyncio.sleep(delay)
-        unfinished = [not task.done() for task in going]
+        unfinished = any(not task.done() for task in going)
         await bench.publish(version + attempt, mode=mode)
         results = await asyncio.wait_for(asyncio.gather(*going), 40)
-        if not any(unfinished):
-            delay /= 3
-            continue
+        met = results if unfinished else met
         if any(0 < _sampled_before(result, version + attempt) < LONG for result in results):
-            found = list(results)
-            break
-        delay *= 1.7
-    if not found:
-        skip("no request could be caught in the middle of its tokens here: the engine is too quick or too slow")
-    return found
+            return results
+        delay *= 1.3 if unfinished else 0.6
+    if not met:
+        skip("no request could be caught in the middle of its tokens: the engine is too quick here")
+    return met
 
 
 def _sampled_before(result: GenerateResult, version: int) -> int:
@@ -219,8 +221,10 @@ def _check_aborted(results: list[GenerateResult]) -> None:
             f"a request with {len(result.tokens)} of {LONG} tokens has finish {result.finish}",
             "end requests in flight with Finish.ABORT and the tokens that they have",
         )
-    versions = [sorted({span.version for span in result.spans}) for result in results if result.finish is Finish.ABORT]
-    expect(all(len(v) <= 1 for v in versions), f"an aborted request has versions {versions}", "sample no further")
+    versions = [sorted({span.version for span in result.spans}) for result in results]
+    expect(
+        all(len(v) <= 1 for v in versions), f"with mode abort, results have versions {versions}", "sample no further"
+    )
 
 
 def _check_carried_over(results: list[GenerateResult], mode: PauseMode) -> None:
