@@ -1,0 +1,182 @@
+"""`miles plugins doctor`: every kind of trouble, each from a plugin that has it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from miles_core.testing.installing import SitePackages
+
+MILES = str(Path(sys.executable).parent / "miles")
+REWARD = """
+from miles_core import Component, hookimpl
+@hookimpl
+def miles_rewards():
+    return [Component("{name}", "nowhere:Nothing")]
+"""
+GLOBAL_STATE = """
+import locale, logging, multiprocessing, os, random, signal, sys, threading, warnings
+import numpy
+logging.basicConfig(level="DEBUG")
+os.environ["MADE_UP"] = "1"
+sys.path.insert(0, "/made/up")
+warnings.simplefilter("ignore")
+random.seed(1)
+numpy.random.seed(1)
+multiprocessing.set_start_method("spawn")
+signal.signal(signal.SIGUSR1, lambda *_: None)
+os.chdir("/")
+sys.excepthook = print
+sys.setrecursionlimit(5000)
+print("hello from an import")
+threading.Thread(target=threading.Event().wait, args=(1,), name="left-over").start()
+"""
+STATES = {
+    "root logger's handlers", "root logger's level", "environment variables", "sys.path", "warnings filters",
+    "random's generator", "numpy's generator", "multiprocessing's start method", "signal handlers",
+    "working directory", "sys.excepthook", "recursion limit", "threads left running",
+}  # fmt: skip
+
+
+def doctor(desk: Path, *names: str, **environment: str) -> tuple[int, dict[str, Any], str]:
+    variables = {**os.environ, "PYTHONPATH": str(desk / "site"), **environment}
+    done = subprocess.run(
+        [MILES, "plugins", "doctor", *names, "--json"], cwd=desk, env=variables, capture_output=True, text=True,
+        timeout=100, check=False,
+    )  # fmt: skip
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def texts(report: dict[str, Any], section: str) -> list[str]:
+    return [trouble["what"] for trouble in report["troubles"] if trouble["section"] == section]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> SitePackages:
+    return SitePackages(tmp_path / "site")
+
+
+def test_a_healthy_plugin_has_no_trouble(site: SitePackages, tmp_path: Path) -> None:
+    site.plugin("fine", REWARD.format(name="fine"), provides=["reward.fine"])
+    code, report, _ = doctor(tmp_path, "fine")
+    assert code == 0 and report["healthy"] and report["troubles"] == []
+
+
+def test_every_global_state_that_an_import_changes_is_named(site: SitePackages, tmp_path: Path) -> None:
+    site.plugin("global", GLOBAL_STATE + REWARD.format(name="g"), provides=["reward.g"])
+    code, report, _ = doctor(tmp_path, "global")
+    found = texts(report, "global state")
+    missing = [state for state in STATES if not any(f"changes {state} when" in text for text in found)]
+    assert code == 3 and not missing
+    assert any("hello from an import" in text for text in found)
+    assert any("MADE_UP added" in text for text in found) and any("left-over added" in text for text in found)
+
+
+def test_plugins_that_end_their_process_are_survived_and_named(site: SitePackages, tmp_path: Path) -> None:
+    site.plugin("quitting", "raise SystemExit(0)")
+    site.plugin("leaving", "import os; os._exit(0)")
+    site.plugin("fine", REWARD.format(name="fine"), provides=["reward.fine"])
+    code, report, _ = doctor(tmp_path, "quitting", "leaving", "fine")
+    loading = texts(report, "loading")
+    assert code == 3 and report["plugins"] == ["quitting", "leaving", "fine"]
+    assert any("quitting" in text and "SystemExit" in text for text in loading)
+    assert any("leaving" in text and "exit status 0" in text for text in loading)
+    assert report["imported"]["fine"] is not None and len(loading) == 2
+
+
+def test_only_what_is_enabled_or_named_is_imported(site: SitePackages, tmp_path: Path) -> None:
+    site.plugin("trap", f"open({str(tmp_path / 'sprung')!r}, 'w')")
+    code, _, errors = doctor(tmp_path)
+    assert code == 0 and not (tmp_path / "sprung").exists() and "not imported: " in errors and "trap" in errors
+    assert doctor(tmp_path, MILES_PLUGINS="trap")[0] == 3
+    assert (tmp_path / "sprung").exists()
+
+
+def test_declarations_are_compared_with_what_is_registered(site: SitePackages, tmp_path: Path) -> None:
+    site.plugin("liar", REWARD.format(name="real"), provides=["reward.promised"])
+    code, report, _ = doctor(tmp_path, "liar")
+    registered, promised = texts(report, "declarations")
+    assert code == 3 and "reward.real" in registered and "reward.promised" in promised
+
+
+def test_versions_and_extras(site: SitePackages, tmp_path: Path) -> None:
+    requires = ["miles-core>=99", "absent-thing; extra == 'more'", "numpy; extra == 'less'"]
+    site.plugin("picky", "", requires=requires)
+    code, report, _ = doctor(tmp_path, "picky")
+    [version], [extra] = texts(report, "versions"), texts(report, "extras")
+    assert code == 3 and "miles-core>=99" in version and report["imported"] == {}
+    assert "'more'" in extra and "absent-thing" in extra
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("entry_points.txt", b"[x]\nno equals\n", ["entry_points.txt:2", "pydantic", "torch", "importlib.metadata"]),
+        ("entry_points.txt", b"[x]\na = \xff\n", ["entry_points.txt:2", "not UTF-8", "pydantic", "fsspec"]),
+        ("METADATA", b"Name: foreign\nVersion: 1\nSummary: \xff\n", ["METADATA:3", "pip (list"]),
+        (None, b"", ["no METADATA", "names or versions"]),
+    ],
+)
+def test_damage_of_an_unrelated_distribution_is_a_remark_that_says_what_it_breaks(
+    site: SitePackages, tmp_path: Path, file: str | None, content: bytes, says: list[str]
+) -> None:
+    if file is None:
+        (site.folder / "foreign-1.0.dist-info").mkdir()
+    else:
+        (site.distribution("foreign") / file).write_bytes(content)
+    code, report, _ = doctor(tmp_path)
+    [trouble] = [trouble for trouble in report["troubles"] if trouble["section"] == "metadata"]
+    assert code == 0 and report["healthy"] and not trouble["serious"]
+    assert [part for part in ["foreign", *says] if part not in trouble["what"]] == []
+    assert "--force-reinstall foreign" in trouble["mend"] and str(site.folder) in trouble["mend"]
+
+
+def test_shadowed_distributions_and_source_folders_are_named(site: SitePackages, tmp_path: Path) -> None:
+    site.plugin("twice", REWARD.format(name="t"), "2.0", provides=["reward.t"])
+    SitePackages(tmp_path / "older").plugin("twice", "", "1.0")
+    path = os.pathsep.join([str(tmp_path / "older"), str(tmp_path / "site")])
+    code, report, _ = doctor(tmp_path, PYTHONPATH=path)
+    [found] = texts(report, "shadowing")
+    assert code == 3 and "2.0" in found and str(tmp_path / "older") in found
+    bare = SitePackages(tmp_path / "checkout")
+    bare.module("miles_plugin_twice", "")
+    path = os.pathsep.join([str(tmp_path / "checkout"), str(tmp_path / "site")])
+    code, report, _ = doctor(tmp_path, PYTHONPATH=path)
+    [found] = texts(report, "shadowing")
+    assert code == 3 and "hides the installed package of miles-plugin-twice" in found and "checkout" in found
+
+
+def test_an_editable_plugin_whose_pyproject_moved_on_is_named(site: SitePackages, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    info = site.distribution("miles-plugin-ed", plugins={"ed": "ed_plugin"}, provides=["reward.ed"])
+    (info / "direct_url.json").write_text(json.dumps({"url": source.as_uri(), "dir_info": {"editable": True}}))
+    site.module("ed_plugin", REWARD.format(name="ed"))
+
+    def write(name: str, version: str = "1.0") -> None:
+        (source / "pyproject.toml").write_text(
+            f'[project]\nname = "miles-plugin-ed"\nversion = "{version}"\n'
+            f'[project.entry-points."miles.plugins"]\n{name} = "ed_plugin"\n'
+            '[project.entry-points."miles.provides"]\n"reward.ed" = "miles_plugin_ed"\n'
+        )
+
+    write("ed")
+    assert doctor(tmp_path, "ed")[0] == 0
+    write("renamed", "1.1")
+    code, report, _ = doctor(tmp_path, "ed")
+    entry, version = texts(report, "editable")
+    assert code == 3 and "'renamed' (ed_plugin in pyproject.toml, absent installed)" in entry and "1.1" in version
+    (source / "pyproject.toml").unlink()
+    source.rmdir()
+    assert "is gone" in texts(doctor(tmp_path, "ed")[1], "editable")[0]
+
+
+def test_an_unknown_name_is_refused(site: SitePackages, tmp_path: Path) -> None:
+    code, report, errors = doctor(tmp_path, "nosuch", "neither")
+    assert code == 2 and not report and "nosuch" in errors and "neither" in errors
