@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from miles_core.contracts.capabilities import TOY_MODEL
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.model import ModelFiles
 from miles_core.contracts.transport import TensorInfo, WireTensor
 from miles_core.host.registry import Registered
+from miles_core.testing.fakes.char_renderer import VOCABULARY
 from miles_core.testing.fakes.tiny_model import tiny_model
 from miles_core.testing.kit.check import skip
 from miles_core.testing.kit.offline import offline
 from miles_core.testing.kit.reference import ReferenceLlama
 from miles_core.testing.kit.subject import ComponentSubject
+from miles_core.testing.kit.surroundings import toy_model
+from miles_core.testing.toy.model import TENSOR
 
 SMALL = 1_000_000
 """Parameters of a plugin's own model that the kit is ready to compute with."""
@@ -56,7 +60,10 @@ class BenchModel:
 
 
 def bench_model(subject: ComponentSubject) -> BenchModel:
-    """The plugin's own model where it has a small one with a trainer that names its tensors, else the tiny Llama."""
+    """The plugin's own model where it has a small one with a trainer that names its tensors, the toy model where the
+    component says that it knows no other, else the tiny Llama."""
+    if TOY_MODEL in subject.registered.component.capabilities:
+        return BenchModel(toy_model(), subject.folder, False, (TensorInfo(TENSOR, (VOCABULARY,), "float32"),))
     own = [each for each in subject.registry.components("model") if each.plugin == subject.plugin]
     trainers = [each for each in subject.registry.components("trainer") if each.plugin == subject.plugin]
     for registered in own if trainers else ():

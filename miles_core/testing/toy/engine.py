@@ -20,11 +20,13 @@ from miles_core.contracts.engine import (
 )
 from miles_core.contracts.lifecycle import Health
 from miles_core.contracts.options import Options
-from miles_core.contracts.transport import Delivery, Form, UpdateManifest
+from miles_core.contracts.transport import Delivery, Form, UpdateManifest, WireTensor
 from miles_core.errors import RequestError, RunError
 from miles_core.testing.fakes.char_renderer import STOP, VOCABULARY
 from miles_core.testing.toy.model import TENSOR
 from miles_core.types.sequence import FloatArray
+
+DTYPES = ("float32", "bfloat16", "float16")
 
 
 class ToyEngineOptions(Options):
@@ -120,8 +122,12 @@ class ToyEngine:
         if self._update is not None or self._paused is None:
             raise RunError(f"engine {self._name!r} is not paused, or has an update open")
         brings = [(tensor.name, tensor.shape, tensor.dtype) for tensor in manifest.tensors]
-        if manifest.form is Form.TENSORS and brings != [(TENSOR, (VOCABULARY,), "float32")]:
-            raise RunError(f"the toy engine takes one float32 tensor {TENSOR!r} [{VOCABULARY}], an update has {brings}")
+        fitting = [[(TENSOR, (VOCABULARY,), dtype)] for dtype in DTYPES]
+        if manifest.form is Form.TENSORS and brings not in fitting:
+            raise RunError(
+                f"the toy engine takes one tensor {TENSOR!r} [{VOCABULARY}] of {' or '.join(DTYPES)}, "
+                f"an update has {brings}"
+            )
         self._update, self._staged = manifest, None
 
     async def load(self, delivery: Delivery) -> None:
@@ -133,7 +139,7 @@ class ToyEngine:
         if self._transport is None:
             raise RunError(f"engine {self._name!r} was built without a transport")
         for tensor in self._transport.receive(delivery):
-            self._staged = tensor.data.view(np.float32).copy()
+            self._staged = _float32(tensor)
 
     async def finish_update(self) -> int:
         if self._update is None or self._staged is None:
@@ -197,6 +203,13 @@ class ToyEngine:
         else:
             token = min(int(np.searchsorted(np.exp(logprobs).cumsum(), uniform)), VOCABULARY - 1)
         return token, float(logprobs[token])
+
+
+def _float32(tensor: WireTensor) -> FloatArray:
+    """A copy: the arrays of a delivery do not last."""
+    if tensor.info.dtype == "bfloat16":  # the upper half of a float32
+        return (tensor.data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return tensor.data.view(tensor.info.dtype).astype(np.float32)
 
 
 def _spans(versions: list[int]) -> tuple[VersionSpan, ...]:

@@ -13,5 +13,6 @@ def miles_engines() -> Iterable[Component]:
             factory="miles_plugin_xyz.engine:XyzEngine",
             options="miles_plugin_xyz.options:XyzOptions",
             summary="Samples from one vector of logits",
+            capabilities=frozenset({"toy-model"}),  # it knows no other: remove this when yours does
         )
     ]

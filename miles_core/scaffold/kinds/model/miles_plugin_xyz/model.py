@@ -1,8 +1,8 @@
 """A model family: its card, its files, its renderer."""
 
-import json
 from pathlib import Path
 
+import numpy as np
 from miles_core import BuildContext, ModelCard, ModelFiles, cache_root, make_once
 
 from miles_plugin_xyz.options import XyzOptions
@@ -36,6 +36,8 @@ class XyzModel:
         return AsciiRenderer()
 
     def _make(self, folder: Path) -> None:
-        """Fill the empty `folder`. When this raises, nothing is left behind."""
-        config = {"architectures": ["Logits"], "vocab_size": VOCABULARY, "eos_token_id": STOP}
-        (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": self._options.context}))
+        """Fill the empty `folder`; nothing is left behind when this raises.
+
+        A real family writes config.json, tokenizer.json and weights as safetensors, so that any engine reads them.
+        """
+        np.save(folder / "logits.npy", np.zeros(VOCABULARY, np.float32))

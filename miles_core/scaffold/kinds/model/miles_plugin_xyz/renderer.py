@@ -6,6 +6,7 @@ import numpy as np
 from miles_core import Message, Parsed
 from numpy.typing import NDArray
 
+ROLES = ("system", "user", "assistant", "tool")
 STOP = 0
 VOCABULARY = 128
 
@@ -42,7 +43,8 @@ class AsciiRenderer:
         return np.array(codes, np.int32)
 
     def _line(self, message: Message) -> list[int]:
-        if message["role"] not in ("system", "user", "assistant", "tool") or not isinstance(message["content"], str):
-            raise ValueError(f"only text of a known role has tokens, not {message!r:.80}")
-        end = [STOP] if message["role"] == "assistant" else []
-        return [*self.encode(message["content"]).tolist(), *end, ord("\n")]
+        role, content = message.get("role"), message.get("content")
+        if role not in ROLES or not isinstance(content, str):
+            raise ValueError(f"expected text of one of {', '.join(ROLES)}, got {message!r:.80}")
+        end = [STOP] if role == "assistant" else []
+        return [*self.encode(content).tolist(), *end, ord("\n")]

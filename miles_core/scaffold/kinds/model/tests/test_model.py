@@ -1,6 +1,5 @@
 """The card without files, the files once, and the renderer."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +26,11 @@ def test_the_card_needs_no_files(model: XyzModel, tmp_path: Path) -> None:
 
 def test_the_files_are_made_once(model: XyzModel) -> None:
     files = model.materialise()
-    config = files.path / "config.json"
-    assert json.loads(config.read_text())["max_position_embeddings"] == files.card.context
-    made_at = config.stat().st_mtime_ns
+    weights = files.path / "logits.npy"
+    assert np.load(weights).size == files.card.parameters
+    made_at = weights.stat().st_mtime_ns
     assert model.materialise().path == files.path
-    assert config.stat().st_mtime_ns == made_at
+    assert weights.stat().st_mtime_ns == made_at
 
 
 def test_what_was_rendered_is_a_prefix_of_what_follows(model: XyzModel) -> None:

@@ -1,15 +1,16 @@
 """What a recipe may write beside `use: xyz`."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from miles_core import Options
 from pydantic import Field
 
 
 class XyzOptions(Options):
-    """How coarse the engines' weights are."""
+    """What becomes of weights that float16 cannot hold."""
 
-    bits: int = Field(default=7, ge=1, le=23, description="bits of mantissa that are kept; float32 has 23")
+    overflow: Literal["refuse", "clamp"] = Field(default="refuse", description="stop the run, or take the largest one")
 
     def card(self) -> Mapping[str, str]:
-        return {"relative error": f"at most 2^-{self.bits + 1}"}
+        return {"engines hold": f"float16, rounded to nearest; beyond 65504: {self.overflow}"}

@@ -5,7 +5,6 @@ assistant: 3<stop>\n
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from miles_core import BuildContext, Message, Parsed
@@ -51,9 +50,9 @@ class XyzRenderer:
         return np.array(self._codes(text), np.int32)
 
     def _line(self, message: Message) -> list[int]:
-        role, content = message["role"], message["content"]
+        role, content = message.get("role"), message.get("content")
         if role not in ROLES or not isinstance(content, str):
-            raise ValueError(f"expected text of one of {', '.join(ROLES)}, got {_short(message)}")
+            raise ValueError(f"expected text of one of {', '.join(ROLES)}, got {message!r:.80}")
         end = [STOP] if role == "assistant" else []
         return [*self._codes(f"{role}{self._separator}{content}"), *end, ord("\n")]
 
@@ -62,7 +61,3 @@ class XyzRenderer:
         if wrong := [chr(code) for code in codes if not 0 < code < 128]:
             raise ValueError(f"only ASCII characters have a token, not {wrong[0]!r}")
         return codes
-
-
-def _short(value: Any) -> str:
-    return f"{value!r:.80}"

@@ -13,9 +13,6 @@ def miles_schedules() -> Iterable[Component]:
             factory="miles_plugin_xyz.schedule:XyzSchedule",
             options="miles_plugin_xyz.options:XyzOptions",
             summary="Publishes after every step at first, then after every few",
-            example={
-                "groups_per_step": 8,
-                "group_size": 8,
-            },  # options without a default: the conformance kit needs some
+            example={"groups_per_step": 8, "group_size": 8},  # those without a default, for the conformance kit
         )
     ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from miles_core import Correction, Loss, LossInputs, Row
+from miles_core import Correction, Loss, LossInputs, Row, RunError
 from numpy.typing import NDArray
 
 H = 1e-5
@@ -35,6 +35,9 @@ class Objective:
             inputs = replace(inputs, correction=terms.values)
             metrics |= _means("correction", terms.means, terms.maxima)
         terms = self._loss.per_token(inputs)
+        if not np.isfinite(terms.values).all():
+            row = int(inputs.row[np.isfinite(terms.values).argmin()])
+            raise RunError(f"the loss of trajectory {rows[row].trajectory!r} is not finite")
         weights = flat(self._loss.weights(rows), sampled)
         metrics |= {"loss/total": float(np.sum(weights * terms.values))} | _means("loss", terms.means, terms.maxima)
         above = self._loss.per_token(replace(inputs, logprobs=inputs.logprobs + H)).values

@@ -13,5 +13,6 @@ def miles_trainers() -> Iterable[Component]:
             factory="miles_plugin_xyz.trainer:XyzTrainer",
             options="miles_plugin_xyz.options:XyzOptions",
             summary="Gradient descent with momentum on one vector of logits",
+            capabilities=frozenset({"toy-model"}),  # it knows no other: remove this when yours does
         )
     ]

@@ -33,8 +33,8 @@ class XyzTransport:
         self._sent: dict[int, Path] = {}
 
     async def transfer(self, version: int, source: WeightSource, targets: tuple[UpdateTarget, ...]) -> None:
-        delivery = await source.send(version)
         try:
+            delivery = await source.send(version)
             await asyncio.gather(*(target.load(delivery) for target in targets))
         finally:
             await source.release(version)
