@@ -24,7 +24,8 @@ class AttemptMaker:
         try:
             return await self._generator.generate(attempt, self._context)
         except (RequestError, PluginError, RunError) as error:
-            error.add_note(f"while making attempt {attempt.id} at task {attempt.task.id!r}")
+            if not getattr(error, "__notes__", None):  # a dead worker fails all that wait for it with one error
+                error.add_note(f"while making attempt {attempt.id} at task {attempt.task.id!r}")
             raise
         except BaseException as error:  # a generator is a plugin: its failure is data here, and counted
             if is_our_end(error):

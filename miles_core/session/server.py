@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import uvicorn
 
@@ -97,6 +97,10 @@ class SessionServer:
     async def watch(self, api_key: str) -> NoReturn:
         await asyncio.shield(self.store.find(api_key).broken)
         raise AssertionError("a session that is not broken never ends its watch")
+
+    async def inspect(self, api_key: str) -> dict[str, Any]:
+        """The session's turns as JSON data, those that are not trained on included."""
+        return self.store.find(api_key).inspect()
 
     async def collect(self, api_key: str) -> Collected:
         return self.store.find(api_key).collect()

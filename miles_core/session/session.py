@@ -110,6 +110,34 @@ class Session:
             facts=facts,
         )
 
+    def inspect(self) -> dict[str, Any]:
+        """What the session holds, as JSON data, without a token or a key."""
+        kept = {node.number for leaf in self.conversation.policy.kept(self.conversation.tree) for node in leaf.path}
+        return {
+            "session": self.id,
+            "attempt": self._attempt.id,
+            "task": self._attempt.task.id,
+            "busy": self.busy,
+            "turns": [
+                {
+                    "number": node.number,
+                    "parent": None if node.parent is None else node.parent.number,
+                    "turn": node.turn,
+                    "kept": node.number in kept,
+                    "messages": [*node.added, node.reply],
+                    "prompt_tokens": node.first_sampled,
+                    "sampled_tokens": len(node.sampled.tokens),
+                    "cached_tokens": node.sampled.cached_tokens,
+                    "finish": node.sampled.finish.value,
+                    "temperature": node.sampled.temperature,
+                    "engine": node.sampled.engine,
+                    "request": node.sampled.request,
+                    "versions": [span.version for span in node.sampled.spans],
+                }
+                for node in self.conversation.tree.nodes
+            ],
+        }
+
     def close(self, why: str) -> None:
         """No call is answered any more; those in flight are cancelled."""
         self._closed = self._closed or why

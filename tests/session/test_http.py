@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 
 import aiohttp
 import openai
 import pytest
 from serving import check_against_log, client_of, served, user
 
-from miles_core import MilesError, PauseMode, Sampling
-from miles_core.session.store import Limits
-from miles_core.testing import ScriptedEngine, make_attempt
+from miles_core import MilesError, PauseMode, RequestError, Sampling, SessionRules
+from miles_core.session.faults import SessionFault
+from miles_core.session.session import ChatRequest
+from miles_core.session.store import Limits, SessionStore
+from miles_core.testing import CharRenderer, ManualClock, ScriptedEngine, make_attempt
 
 
 async def call(address, method="POST", path="/chat/completions", **options):
@@ -337,3 +340,103 @@ async def test_the_answer_is_json_that_any_client_reads():
         _, body, _ = await call(address, json={"messages": [user("hi")], "model": "mine"})
         assert json.loads(json.dumps(body)) == body and body["model"] == "mine"
         assert body["choices"][0]["message"].keys() == {"role", "content"}
+
+
+async def test_what_a_session_holds_can_be_looked_at():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt())
+        client = client_of(address)
+        for _ in range(2):
+            reply = await client.chat.completions.create(model="m", messages=[user("hi")], temperature=0.5)
+        seen = await server.inspect(address.api_key)
+        assert json.loads(json.dumps(seen)) == seen and address.api_key not in json.dumps(seen)
+    first, last = seen["turns"]
+    assert (first["kept"], last["kept"], last["parent"], last["temperature"]) == (False, True, None, 0.5)
+    assert last["messages"] == [user("hi"), {"role": "assistant", "content": reply.choices[0].message.content}]
+    assert (last["prompt_tokens"], last["sampled_tokens"]) == (len(engine.log[1].prompt), len(engine.log[1].tokens))
+
+
+async def test_random_harnesses_side_by_side_over_http():
+    """Sixteen sessions at once, each asking, going on, asking again and diverging: all of it against the log."""
+    engine = ScriptedEngine()
+
+    async def harness(server, http, number):
+        rng = random.Random(number)
+        attempt = make_attempt(index=number, sampling=Sampling(max_new_tokens=20, stop_tokens=(0,)))
+        address = await server.open(attempt)
+        url, headers = address.base_url + "/chat/completions", {"Authorization": f"Bearer {address.api_key}"}
+        history, asked, turns = [], None, 0
+        for _ in range(30):
+            what = rng.choice(["extend", "extend", "again", "diverge"])
+            if what == "diverge" and history:
+                messages, expected = [user("other"), *history[1:], user("x")], 409
+            elif what == "again" and asked:
+                messages, expected = asked, 200
+            else:
+                messages, expected = [*history, user(f"{number} {rng.random()}")], 200
+            async with http.post(url, json={"messages": messages}, headers=headers) as response:
+                body = await response.json()
+                assert response.status == expected, body
+            if expected == 200:
+                asked, history = messages, [*messages, body["choices"][0]["message"]]
+                turns += 1
+        collected = await server.collect(address.api_key)
+        mine = [exchange for exchange in engine.log if exchange.request.id.startswith(f"{attempt.id}/")]
+        assert len(mine) == turns
+        by_id = {exchange.request.id: exchange for exchange in mine}
+        kept = list(dict.fromkeys(span.request for span in collected.sequences[0].spans))
+        check_against_log(collected.sequences[0], [by_id[id] for id in kept])
+        assert kept[-1] == mine[-1].request.id and len(kept) == collected.turns
+        return turns
+
+    async with served(engine) as server, aiohttp.ClientSession() as http:
+        turns = await asyncio.gather(*(harness(server, http, number) for number in range(16)))
+    assert sum(turns) > 250
+    assert server.store.faults["history_diverged"] > 50
+
+
+async def test_branches_of_one_session_run_side_by_side():
+    engine = ScriptedEngine()
+    async with served(engine) as server:
+        address = await server.open(make_attempt(), SessionRules("branching"))
+        client = client_of(address)
+        first = await client.chat.completions.create(model="m", messages=[user("plan")])
+        history = [user("plan"), first.choices[0].message.model_dump()]
+        engine.hang()
+        asking = [
+            asyncio.create_task(client.chat.completions.create(model="m", messages=[*history, user(text)]))
+            for text in ("left", "right", "right")
+        ]
+        while (await engine.stats()).running < 3:
+            await asyncio.sleep(0.01)
+        engine.hang(False)
+        await asyncio.gather(*asking)
+        collected = await server.collect(address.api_key)
+    assert len({exchange.request.noise.digest() for exchange in engine.log}) == 4
+    assert len(collected.sequences) == 2 and collected.facts["dropped_turns"] == 1
+    owners = [span.request for sequence in collected.sequences for span in sequence.spans]
+    assert len(owners) == len(set(owners)) == 3  # the shared first turn is trained once
+
+
+async def test_limits_are_kept_and_idle_sessions_end():
+    clock = ManualClock()
+    limits = Limits(sessions=2, nodes=2, idle_seconds=100)
+    store = SessionStore(ScriptedEngine(), CharRenderer(), clock, 4096, limits)
+    first, second = store.open(make_attempt()), store.open(make_attempt())
+    with pytest.raises(SessionFault, match="2 sessions are open") as fault:
+        store.open(make_attempt())
+    assert (fault.value.status, fault.value.retry) == (429, True)
+    for _ in range(2):
+        await store.find(first).chat(ChatRequest((user("x"),)))
+    with pytest.raises(SessionFault, match="2 turns"):
+        await store.find(first).chat(ChatRequest((user("x"),)))
+    await clock.advance(60)
+    store.find(second)
+    await clock.advance(60)
+    with pytest.raises(SessionFault, match="expired") as fault:
+        store.find(first)
+    assert fault.value.status == 410 and len(store) == 1
+    store.open(make_attempt())
+    with pytest.raises(RequestError, match="no session policy"):
+        store.open(make_attempt(), SessionRules("forest"))
