@@ -19,6 +19,10 @@ REGISTRATION = (*HOOK_OF_KIND.values(), OWN_HOOKS)
 """The hooks that are called once, at activation. All others are event hooks."""
 
 
+NOTED = (f"{PREFIX}phase_started", f"{PREFIX}workers_ready")
+"""What a run notes in its events file beside the event hooks: no plugin may bring hooks of these names."""
+
+
 @dataclass(frozen=True, slots=True)
 class HookSpec:
     """One hook: what an implementation may ask for, its age, and whose it is ("" for the core's)."""
@@ -68,8 +72,8 @@ def _own_fault(
     prefix = prefix_of(plugin)
     if not name.startswith(prefix) or name == prefix:
         return f"its own hook is named {name}", f"let the name begin with {prefix}"
-    if name in known:
-        owner = known[name].owner or "miles-core"
+    if name in known or name in NOTED:
+        owner = (known[name].owner if name in known else "") or "miles-core"
         return f"hook {name} is already there, from {owner}", "name it otherwise"
     if inspect.iscoroutinefunction(function):
         return f"hook {name} is a coroutine, hooks are plain functions", "write def instead of async def"

@@ -125,6 +125,13 @@ def test_anything_else_is_refused_in_plain_words_and_costs_nobody_else(site: Sit
     assert [plugin.name for plugin in registry.plugins] == ["core", "hears"]
 
 
+def test_what_a_run_notes_beside_its_hooks_cannot_be_taken(site: SitePackages) -> None:
+    source = "class H:\n    @hookspec\n    def miles_phase_started(self, mine): 'x'\n"
+    site.plugin("phase", HEAD + source + BRINGS.format("H()"))
+    (problem,) = opened("phase")[1]
+    assert "hook miles_phase_started is already there, from miles-core" in problem.what
+
+
 def test_a_hook_of_the_core_cannot_be_taken(site: SitePackages) -> None:
     site.plugin("run", HEAD + "class H:\n    @hookspec\n    def miles_run_started(self): 'x'\n" + BRINGS.format("H()"))
     (problem,) = opened("run")[1]
