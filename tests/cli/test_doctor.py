@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from miles_core.host import diagnosis
+from miles_core.host.scan import scan
 from miles_core.testing.installing import SitePackages
 
 MILES = str(Path(sys.executable).parent / "miles")
@@ -117,39 +119,45 @@ def test_versions_and_extras(site: SitePackages, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
-        ("entry_points.txt", b"[x]\nno equals\n", ["entry_points.txt:2", "pydantic", "torch", "importlib.metadata"]),
-        ("entry_points.txt", b"[x]\na = \xff\n", ["entry_points.txt:2", "not UTF-8", "pydantic", "fsspec"]),
+        ("entry_points.txt", b"[x]\nno equals\n", ["entry_points.txt:2", "pydantic", "importlib.metadata"]),
+        ("entry_points.txt", b"[x]\na = \xff\n", ["entry_points.txt:2", "not UTF-8", "pydantic"]),
         ("METADATA", b"Name: foreign\nVersion: 1\nSummary: \xff\n", ["METADATA:3", "pip (list"]),
         (None, b"", ["no METADATA", "names or versions"]),
     ],
 )
 def test_damage_of_an_unrelated_distribution_is_a_remark_that_says_what_it_breaks(
-    site: SitePackages, tmp_path: Path, file: str | None, content: bytes, says: list[str]
+    site: SitePackages, monkeypatch: pytest.MonkeyPatch, file: str | None, content: bytes, says: list[str]
 ) -> None:
+    monkeypatch.syspath_prepend(str(site.folder))
     if file is None:
         (site.folder / "foreign-1.0.dist-info").mkdir()
     else:
         (site.distribution("foreign") / file).write_bytes(content)
+    [trouble] = [each for each in diagnosis.of_metadata(scan()) if str(site.folder) in each.what]
+    assert not trouble.serious and trouble.plugin == ""
+    assert [part for part in ["foreign", *says] if part not in trouble.what] == []
+    assert "--force-reinstall foreign" in trouble.mend and str(site.folder) in trouble.mend
+
+
+def test_a_damaged_unrelated_distribution_does_not_change_the_exit_code(site: SitePackages, tmp_path: Path) -> None:
+    (site.distribution("foreign") / "entry_points.txt").write_bytes(b"[x]\na = \xff\n")
     code, report, _ = doctor(tmp_path)
-    [trouble] = [trouble for trouble in report["troubles"] if trouble["section"] == "metadata"]
-    assert code == 0 and report["healthy"] and not trouble["serious"]
-    assert [part for part in ["foreign", *says] if part not in trouble["what"]] == []
-    assert "--force-reinstall foreign" in trouble["mend"] and str(site.folder) in trouble["mend"]
+    assert code == 0 and report["healthy"] and "fsspec" in texts(report, "metadata")[0]
 
 
 def test_shadowed_distributions_and_source_folders_are_named(site: SitePackages, tmp_path: Path) -> None:
     site.plugin("twice", REWARD.format(name="t"), "2.0", provides=["reward.t"])
-    SitePackages(tmp_path / "older").plugin("twice", "", "1.0")
-    path = os.pathsep.join([str(tmp_path / "older"), str(tmp_path / "site")])
-    code, report, _ = doctor(tmp_path, PYTHONPATH=path)
-    [found] = texts(report, "shadowing")
-    assert code == 3 and "2.0" in found and str(tmp_path / "older") in found
-    bare = SitePackages(tmp_path / "checkout")
+    older, bare = SitePackages(tmp_path / "older"), SitePackages(tmp_path / "checkout")
+    older.plugin("twice", "", "1.0")
     bare.module("miles_plugin_twice", "")
-    path = os.pathsep.join([str(tmp_path / "checkout"), str(tmp_path / "site")])
-    code, report, _ = doctor(tmp_path, PYTHONPATH=path)
-    [found] = texts(report, "shadowing")
-    assert code == 3 and "hides the installed package of miles-plugin-twice" in found and "checkout" in found
+    path = [str(older.folder), str(site.folder)]
+    [hidden] = diagnosis.of_shadowing(scan(path), path)
+    assert hidden.serious and "2.0" in hidden.what and str(older.folder) in hidden.what
+    path = [str(bare.folder), str(site.folder)]
+    [hiding] = diagnosis.of_shadowing(scan(path), path)
+    assert "hides the installed package of miles-plugin-twice" in hiding.what and str(bare.folder) in hiding.what
+    path.reverse()
+    assert list(diagnosis.of_shadowing(scan(path), path)) == []
 
 
 def test_an_editable_plugin_whose_pyproject_moved_on_is_named(site: SitePackages, tmp_path: Path) -> None:
@@ -158,23 +166,25 @@ def test_an_editable_plugin_whose_pyproject_moved_on_is_named(site: SitePackages
     info = site.distribution("miles-plugin-ed", plugins={"ed": "ed_plugin"}, provides=["reward.ed"])
     (info / "direct_url.json").write_text(json.dumps({"url": source.as_uri(), "dir_info": {"editable": True}}))
     site.module("ed_plugin", REWARD.format(name="ed"))
+    [plugin] = scan([str(site.folder)]).plugins
 
-    def write(name: str, version: str = "1.0") -> None:
+    def found(name: str, version: str = "1.0") -> list[str]:
         (source / "pyproject.toml").write_text(
             f'[project]\nname = "miles-plugin-ed"\nversion = "{version}"\n'
             f'[project.entry-points."miles.plugins"]\n{name} = "ed_plugin"\n'
             '[project.entry-points."miles.provides"]\n"reward.ed" = "miles_plugin_ed"\n'
         )
+        return [trouble.what for trouble in diagnosis.of_editable(plugin)]
 
-    write("ed")
-    assert doctor(tmp_path, "ed")[0] == 0
-    write("renamed", "1.1")
-    code, report, _ = doctor(tmp_path, "ed")
-    entry, version = texts(report, "editable")
-    assert code == 3 and "'renamed' (ed_plugin in pyproject.toml, absent installed)" in entry and "1.1" in version
+    assert found("ed") == []
+    entry, version = found("renamed", "1.1")
+    assert "'renamed' (ed_plugin in pyproject.toml, absent installed)" in entry and "1.1" in version
+    (source / "pyproject.toml").write_text("not = [toml")
+    assert "cannot be read" in next(diagnosis.of_editable(plugin)).what
     (source / "pyproject.toml").unlink()
     source.rmdir()
-    assert "is gone" in texts(doctor(tmp_path, "ed")[1], "editable")[0]
+    code, report, _ = doctor(tmp_path, "ed")
+    assert code == 3 and "is gone" in texts(report, "editable")[0]
 
 
 def test_an_unknown_name_is_refused(site: SitePackages, tmp_path: Path) -> None:
