@@ -14,6 +14,15 @@ from miles_core.testing.kit.check import fail
 PROCESS_SECONDS = 50.0
 
 
+_environment = dict(os.environ)
+
+
+def keep_environment() -> None:
+    """Give fresh interpreters the environment variables of this moment: importing a plugin here may change them."""
+    _environment.clear()
+    _environment.update(os.environ)
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a fresh interpreter ended. `status` is negative for a signal."""
@@ -34,7 +43,7 @@ def python(
 ) -> Ended:
     """Run `code` in a fresh interpreter that can import what this one can, in `folder` or an empty one of its own."""
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**_environment, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryDirectory(prefix="miles-kit-") as empty:
         try:
             done = subprocess.run(

@@ -6,13 +6,13 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from miles_core.contracts.component import BuildContext, ComponentRef
+from miles_core.contracts.component import KINDS, BuildContext
 from miles_core.host.registry import Registered, Registry
 from miles_core.testing.kit.apart import Ended, python
-from miles_core.testing.kit.check import fail
 from miles_core.testing.kit.materials import lay_out
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.testing.kit.surroundings import surroundings
@@ -43,7 +43,8 @@ _BUILD = f"""
 import json, os, pickle, sys
 work = pickle.load(sys.stdin.buffer)
 from miles_core.testing.kit.worker_side import build
-for label, ref, context in work:
+for sent in work:
+    label, ref, context = pickle.loads(sent)
     print({MARK!r} + json.dumps([label, build(ref, context)]), flush=True)
 os._exit(0)
 """
@@ -75,15 +76,11 @@ def built_in_a_worker(subject: ComponentSubject) -> Built:
     known = _built.setdefault(subject.registry, {})
     if subject.label not in known:
         subjects = [subject.beside(each) for each in _components(subject)]
-        known.update(_build_each([each for each in subjects if _is_valid(each)], subject))
-    if subject.label not in known:
-        known.update(_build_each([subject], subject, alone=True))
+        known.update(_build_each([each for each in subjects if _is_valid(each)], subject.folder / "worker"))
     return known[subject.label]
 
 
 def _components(subject: ComponentSubject) -> list[Registered]:
-    from miles_core.contracts.component import KINDS
-
     return [each for kind in KINDS for each in subject.registry.components(kind) if each.plugin == subject.plugin]
 
 
@@ -112,30 +109,30 @@ def _is_valid(subject: ComponentSubject) -> bool:
 WITHOUT_OBJECTS = ("recipe",)
 
 
-def _build_each(subjects: Sequence[ComponentSubject], ours: ComponentSubject, alone: bool = False) -> dict[str, Built]:
-    here = ours.folder / ("worker-alone" if alone else "worker")
-    work: list[tuple[str, ComponentRef, BuildContext]] = []
+def _build_each(subjects: Sequence[ComponentSubject], here: Path) -> dict[str, Built]:
+    """One process for all of them, and another after each that ends it."""
+    found: dict[str, Built] = {}
+    work: dict[str, bytes] = {}
     for subject in subjects:
         lay_out(here, subject.example)
         own = here / "runs" / subject.label
         own.mkdir(parents=True)
         model, parts = surroundings(subject, own)
-        work.append((subject.label, subject.ref(), BuildContext(1, subject.label, own, model, parts)))
-    try:
-        sent = pickle.dumps(work)
-    except Exception as error:
-        if alone:
-            fail(f"it does not pickle: {type(error).__name__}: {error}", "its options hold only JSON data")
-        return {}
-    ended = python(_BUILD, stdin=sent, folder=here)
-    found = {label: _outcome(answer) for label, answer in _answers(ended)}
-    if alone and ours.label not in found:
-        found[ours.label] = Built(f"the process ended with status {ended.status}: {ended.last_words}")
+        try:
+            context = BuildContext(1, subject.label, own, model, parts)
+            work[subject.label] = pickle.dumps((subject.label, subject.ref(), context))
+        except Exception as error:
+            found[subject.label] = Built(f"it does not pickle: {type(error).__name__}: {error}")
+    while work:
+        ended = python(_BUILD, stdin=pickle.dumps(list(work.values())), folder=here)
+        for label, answer in _answers(ended):
+            found[label] = Built(answer["error"], tuple((what, mend) for what, mend in answer["differences"]))
+            del work[label]
+        if work:
+            label = next(iter(work))
+            found[label] = Built(f"the process ended with status {ended.status}: {ended.last_words}")
+            del work[label]
     return found
-
-
-def _outcome(answer: Mapping[str, Any]) -> Built:
-    return Built(answer["error"], tuple((what, mend) for what, mend in answer["differences"]))
 
 
 def _answers(ended: Ended) -> list[Any]:

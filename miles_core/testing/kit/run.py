@@ -22,6 +22,7 @@ from miles_core.host.activate import open_registry
 from miles_core.host.decide import matching
 from miles_core.host.registry import Registered, Registry
 from miles_core.host.scan import Index, InstalledPlugin, scan
+from miles_core.testing.kit.apart import keep_environment
 from miles_core.testing.kit.check import (
     CHECKS,
     EVERY_KIND,
@@ -149,6 +150,7 @@ def examine(target: str, *, seconds: float = CHECK_SECONDS, index: Index | None 
     """The plugins that `target` means, each activated alone: a name, a distribution (which may have several), or a
     source folder. Raises RequestError when it is not installed, PluginError when it does not load."""
     index = scan() if index is None else index
+    keep_environment()
     folder = Path(target)
     given = folder.resolve() if (folder / "pyproject.toml").is_file() or "/" in target or target == "." else None
     plugins = plugins_of_folder(given, index) if given else _named(target, index)

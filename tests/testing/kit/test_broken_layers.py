@@ -82,7 +82,7 @@ class Deaf(SingleTurn):
             try:
                 return await super().generate(attempt, context)
             except asyncio.CancelledError:
-                if getattr(self, "told", 0) > 2:
+                if getattr(self, "told", 0) > 0:
                     raise
                 self.told = getattr(self, "told", 0) + 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from miles_core.errors import MilesError
+from miles_core.host.scan import scan
 from miles_core.recipe.catalog import packaged_file
 from miles_core.recipe.document import read_document
 from miles_core.recipe.plan import load_plan
@@ -30,7 +31,7 @@ def is_a_recipe(subject: ComponentSubject) -> None:
 def can_be_planned(subject: ComponentSubject) -> None:
     file = _file(subject)
     wanted = [str(name).partition(":")[0] for name in read_document(file).data.get("plugins", ())]
-    installed = {name for plugin in subject.registry.index.plugins for name in (plugin.name, plugin.distribution)}
+    installed = {name for plugin in scan().plugins for name in (plugin.name, plugin.distribution)}
     if missing := sorted(set(wanted) - installed):
         skip(f"not installed: {', '.join(missing)}")
     try:

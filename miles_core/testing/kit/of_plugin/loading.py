@@ -16,7 +16,7 @@ from miles_core.testing.kit.subject import PluginSubject
 
 BUDGET_SECONDS = 0.05
 """CPU time that loading may cost over the core."""
-TRIES = 8
+TRIES = 5
 
 _PROBE = f"""
 import importlib, json, sys, time

@@ -1,0 +1,255 @@
+"""The runner: what it finds, what it says, how it ends, and what it records."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from trying import PLUGIN, find_check, try_check
+
+from miles_core.cli.plugin_check import check_plugin
+from miles_core.errors import PluginError, RequestError
+from miles_core.testing.installing import SitePackages
+from miles_core.testing.kit.check import Check, CheckResult, Finding, Grade
+from miles_core.testing.kit.grades import Report
+from miles_core.testing.kit.run import all_checks
+
+PLUGIN_SOURCE = """
+from miles_core import Component, hookimpl
+
+@hookimpl
+def miles_rewards():
+    return [Component("ones", "miles_plugin_ones.reward:Ones", summary="Always 1")]
+"""
+REWARD_SOURCE = """
+from miles_core import Score
+
+class Ones:
+    def __init__(self, options, context):
+        pass
+    async def score(self, group):
+        return [Score(1.0) for _ in group.trajectories]
+"""
+
+
+@pytest.fixture
+def ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source folder of a plugin, installed by its egg-info."""
+    source = SitePackages(tmp_path / "miles-plugin-ones")
+    source.module("miles_plugin_ones.plugin", PLUGIN_SOURCE)
+    source.module("miles_plugin_ones.reward", REWARD_SOURCE)
+    source.distribution(
+        "miles-plugin-ones",
+        plugins={"ones": "miles_plugin_ones.plugin"},
+        provides=["reward.ones"],
+        requires=["miles-core>=0.1"],
+        egg=True,
+    )
+    (source.folder / "pyproject.toml").write_text('[project]\nname = "miles-plugin-ones"\n')
+    monkeypatch.syspath_prepend(str(source.folder))
+    yield source.folder
+    for name in [name for name in sys.modules if name.startswith("miles_plugin_ones")]:
+        del sys.modules[name]
+
+
+def report(*results: tuple[str, Grade, str, CheckResult, bool]) -> Report:
+    findings = [
+        Finding(Check(f"{kind or 'plugin'}/c{n}", kind, grade, "", lambda _: None, reduced), component, result)
+        for n, (component, grade, kind, result, reduced) in enumerate(results)
+    ]
+    return Report(PLUGIN, ("reward.x",), tuple(findings), frozenset())
+
+
+P, F, S, N = CheckResult.PASSED, CheckResult.FAILED, CheckResult.SKIPPED, CheckResult.INAPPLICABLE
+B, SI, G = Grade.BRONZE, Grade.SILVER, Grade.GOLD
+
+
+@pytest.mark.parametrize(
+    ("bronze", "silver", "gold", "grade"),
+    [
+        (P, P, P, G),
+        (P, P, N, G),
+        (P, P, S, SI),
+        (P, P, F, SI),
+        (P, S, P, B),
+        (P, F, F, B),
+        (F, P, P, None),
+        (S, P, P, None),
+    ],
+)
+def test_the_grade_is_the_highest_whose_checks_all_passed(bronze, silver, gold, grade):
+    made = report(("", B, "", bronze, False), ("", SI, "", silver, False), ("", G, "", gold, False))
+    assert made.grade == grade
+    assert (made.next_grade is None) == (grade is G)
+
+
+@pytest.mark.parametrize(
+    ("results", "level"),
+    [
+        ([(P, False), (P, False)], "fully-gated"),
+        ([(P, False), (P, True)], "proxy-gated"),
+        ([(P, False), (N, True)], "fully-gated"),
+        ([(P, False), (S, False)], "not-verified"),
+        ([(P, False), (F, False)], "not-verified"),
+        ([(N, False)], "not-verified"),
+        ([], "not-verified"),
+    ],
+)
+def test_evidence_rests_on_behaviour_that_was_tried(results, level):
+    behaviour = [("reward.x", G, "reward", result, reduced) for result, reduced in results]
+    made = report(*behaviour, ("reward.x", G, "component", P, False), ("reward.x", SI, "reward", P, False))
+    assert made.evidence() == {"reward.x": level}
+
+
+def test_a_record_of_a_run_verifies_what_was_not_tried():
+    assert Report(PLUGIN, ("engine.x",), (), frozenset({"engine.x"})).evidence() == {"engine.x": "verified"}
+
+
+class Reward:
+    def __init__(self, options, context):
+        pass
+
+
+class Hanging(Reward):
+    async def score(self, group):
+        await asyncio.Event().wait()
+
+
+class Blocking(Reward):
+    async def score(self, group):
+        time.sleep(30)
+
+
+class Exiting(Reward):
+    async def score(self, group):
+        raise SystemExit(0)
+
+
+class Printing(Reward):
+    async def score(self, group):
+        print("noise")
+        raise LookupError("no such score")
+
+
+@pytest.mark.parametrize("factory", [Hanging, Blocking])
+def test_what_hangs_is_a_failure_that_says_so(factory):
+    started = time.monotonic()
+    finding = try_check("reward/any-text", factory, seconds=0.3)
+    assert finding.result is F
+    assert "hangs" in finding.detail
+    assert time.monotonic() - started < 10
+
+
+def test_whatever_is_raised_is_a_failure_with_the_place(capsys):
+    assert "SystemExit" in try_check("reward/any-text", Exiting).detail
+    finding = try_check("reward/any-text", Printing)
+    assert "LookupError: no such score" in finding.detail
+    assert f"{__file__}:" in finding.detail
+    assert capsys.readouterr().out == ""
+
+
+def test_ctrl_c_ends_the_kit():
+    class Interrupted(Reward):
+        async def score(self, group):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        try_check("reward/any-text", Interrupted)
+
+
+def test_a_check_works_in_a_folder_of_its_own():
+    before = Path.cwd()
+
+    def factory(options, context):
+        assert Path.cwd() != before
+        assert Path("tasks.jsonl").is_file()
+        assert not list(context.folder.iterdir())
+        raise LookupError("seen")
+
+    assert "seen" in try_check("reward/any-text", factory).detail
+    assert Path.cwd() == before
+
+
+def test_every_check_has_its_own_name_and_a_sentence():
+    names = [(check.id, check.run.__module__) for check in all_checks()]
+    assert len(set(names)) == len(names)
+    assert all(check.promise and check.id.islower() for check in all_checks())
+    assert find_check("reward/any-text").kind == "reward"
+
+
+def test_codes_and_pages(ones: Path, capsys):
+    assert check_plugin("ones", level="silver", record=False, as_json=False) == 0
+    page = capsys.readouterr().out
+    assert "grade     silver" in page
+    assert "gold needs: plugin/metadata-for-strangers, plugin/typed, plugin/has-tests" in page
+    assert check_plugin(str(ones), level="gold", record=False, as_json=True) == 1
+    facts = json.loads(capsys.readouterr().out)["plugins"][0]
+    assert facts["grade"] == "silver"
+    assert facts["evidence"] == {"reward.ones": "fully-gated"}
+    failed = [check for check in facts["checks"] if check["result"] == "failed"]
+    assert all(check["detail"] and check["mend"] for check in failed)
+
+
+def test_what_is_not_there_or_does_not_load(ones: Path, tmp_path: Path):
+    for target, words in (
+        ("nothing-like-it", "not installed"),
+        (str(tmp_path), "pyproject.toml"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            check_plugin(target, level=None, record=False, as_json=False)
+    with pytest.raises(RequestError, match="bronze, silver, gold"):
+        check_plugin("ones", level="platinum", record=False, as_json=False)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "pyproject.toml").write_text('[project]\nname = "miles-plugin-other"\n')
+    with pytest.raises(RequestError) as refused:
+        check_plugin(str(other), level=None, record=False, as_json=False)
+    assert f"pip install --no-build-isolation --no-deps -e {other}" in str(refused.value)
+    (ones / "miles_plugin_ones" / "plugin.py").write_text("raise SystemExit(0)\n")
+    with pytest.raises(PluginError, match="SystemExit"):
+        check_plugin("ones", level=None, record=False, as_json=False)
+
+
+def test_a_record_is_the_same_every_time_and_follows_the_code(ones: Path, capsys):
+    file = ones / "miles_plugin_ones" / "conformance.json"
+    check_plugin("ones", level="bronze", record=True, as_json=False)
+    first = file.read_text()
+    check_plugin("ones", level="bronze", record=True, as_json=False)
+    assert file.read_text() == first
+    facts = json.loads(first)
+    assert (facts["format"], facts["plugin"], facts["grade"]) == (1, "ones", "silver")
+    assert {"id": "reward/any-text", "component": "reward.ones", "result": "passed"} in facts["checks"]
+    (ones / "miles_plugin_ones" / "reward.py").write_text(REWARD_SOURCE + "\n# more\n")
+    check_plugin("ones", level="bronze", record=True, as_json=False)
+    changed = json.loads(file.read_text())
+    assert changed["code"] != facts["code"]
+    assert {**changed, "code": ""} == {**facts, "code": ""}
+
+
+def test_pytest_runs_every_check_as_a_test(ones: Path, tmp_path: Path):
+    environment = {**os.environ, "PYTHONPATH": str(ones), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
+    (tmp_path / "empty").mkdir()
+
+    def run(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", "-rs", *options]
+        return subprocess.run(command, cwd=tmp_path / "empty", env=environment, capture_output=True, text=True)
+
+    chosen = run("--miles-plugin", "ones", "-v", "-k", "deterministic or typed or conventions or wrong")
+    assert "miles-plugin-ones::reward/deterministic[reward.ones] PASSED" in chosen.stdout
+    assert "miles-plugin-ones::plugin/typed FAILED" in chosen.stdout
+    assert "it has no options" in chosen.stdout
+    assert "mend:    add an empty py.typed" in chosen.stdout
+    assert "Traceback" not in chosen.stdout
+    assert chosen.returncode == 1
+    lower = run("--miles-plugin", "ones", "--miles-grade", "silver", "-q", "--collect-only")
+    assert "plugin/loads-alone" in lower.stdout
+    assert "plugin/typed" not in lower.stdout
+    unknown = run("--miles-plugin", "nothing-like-it")
+    assert unknown.returncode == 4
+    assert "not installed" in unknown.stderr
