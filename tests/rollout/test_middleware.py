@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 
 from miles_core import (
+    Agent,
     AgentMiddleware,
     Attempt,
     BuildContext,
     Episode,
     GenerateContext,
+    Generator,
     GeneratorMiddleware,
     Outcome,
+    Rollout,
     RolloutMiddleware,
     RunError,
     Sampling,
@@ -231,12 +234,20 @@ async def test_an_author_overrides_one_method() -> None:
             await self.inner.run(episode)
             return await self.inner.run(episode)
 
-    class Agent:
+    class Counter:
         runs = 0
 
         async def run(self, episode: Episode) -> Outcome:
             self.runs += 1
             return Outcome(float(self.runs))
 
-    agent = Agent()
+    agent = Counter()
     assert (await Twice().wrap(agent).run(None)).reward == 2.0  # type: ignore[arg-type]
+
+
+def test_a_layer_s_methods_are_those_of_its_contract() -> None:
+    contracts = {"agent": Agent, "generator": Generator, "rollout": Rollout}
+    for layer, contract in contracts.items():
+        assert sorted(LAYER_METHODS[layer]) == sorted(name for name in vars(contract) if not name.startswith("_"))
+    for wrapper in (AgentMiddleware, GeneratorMiddleware, RolloutMiddleware):
+        assert set(LAYER_METHODS[wrapper.layer]) <= set(vars(wrapper))
