@@ -20,13 +20,14 @@ KIND = "model"
 HEAVY = ("torch", "transformers", "tensorflow", "jax")
 DESCRIBE = """
 import base64, json, os, pickle, sys
+from pathlib import Path
 from miles_core.contracts.component import BuildContext
 from miles_core.testing.kit.offline import offline
-reference, cache, folder = pickle.loads(base64.b64decode(sys.argv[1])), sys.argv[2], sys.argv[3]
+reference, cache, folder, here = pickle.loads(base64.b64decode(sys.argv[1])), *sys.argv[2:]
 os.environ["MILES_CACHE"] = cache
-os.chdir(folder)
+os.chdir(here)
 with offline():
-    card = reference.build(BuildContext(1, "model")).describe()
+    card = reference.build(BuildContext(1, "model", Path(folder))).describe()
 print(json.dumps({"name": card.name, "parameters": card.parameters, "heavy": [n for n in %r if n in sys.modules]}))
 """
 
@@ -51,7 +52,7 @@ def describes_itself_from_configuration(subject: ComponentSubject) -> None:
     cache = subject.folder / "empty-cache"
     cache.mkdir()
     reference = base64.b64encode(pickle.dumps(subject.ref())).decode()
-    ended = python(DESCRIBE % (HEAVY,), reference, str(cache), str(Path.cwd()))
+    ended = python(DESCRIBE % (HEAVY,), reference, str(cache), str(subject.folder), str(Path.cwd()))
     expect(
         ended.status == 0,
         f"in a process without network and with an empty cache, describe failed: {ended.last_words}",
