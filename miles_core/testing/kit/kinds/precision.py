@@ -17,6 +17,9 @@ SHAPES: tuple[tuple[int, ...], ...] = ((256, 128), (128,), (3, 5), (1,), ())
 MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 """Bits after the leading one. Rounding to nearest is off by at most half a unit of the last one."""
 
+SMALLEST_EXPONENT = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}
+"""Of the smallest normal number."""
+
 
 @check(KIND, Grade.SILVER, "It takes a trainer's float32 or bfloat16 matrices")
 def takes_matrices_of_weights(subject: ComponentSubject) -> None:
@@ -160,6 +163,7 @@ def _check_rounding(values: Array, given: WireTensor) -> None:
     dtype, exact = given.info.dtype, values.astype(np.float64)
     decoded = _decode(np.ascontiguousarray(given.data), dtype)
     exponent = np.floor(np.log2(np.abs(exact), out=np.zeros_like(exact), where=exact != 0))
+    exponent = np.maximum(exponent, SMALLEST_EXPONENT[dtype])  # below it, units are all the same
     allowed = np.exp2(exponent - MANTISSA[dtype] - 1)
     off = np.abs(decoded - exact)
     worst = int((off - allowed).argmax())

@@ -42,6 +42,7 @@ class XyzEngine:
         self._mode: PauseMode | None = None
         self._aborts = 0
         self._changed = asyncio.Event()
+        self._closed = False
         self._running = self._prompted = self._sampled = 0
 
     def capabilities(self) -> EngineCapabilities:
@@ -53,6 +54,8 @@ class XyzEngine:
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
         self._check(request)
+        if self._closed or (self._weights is None and self._mode is None):
+            raise RunError(f"engine {self._name!r} {'is closed' if self._closed else 'has no usable weights'}")
         noise = np.random.Generator(np.random.Philox(request.noise.digest()))
         output = Output()
         self._prompted += len(request.tokens)
@@ -119,10 +122,12 @@ class XyzEngine:
         return Health(self._weights is not None, "" if self._weights is not None else "no weights yet")
 
     async def close(self) -> None:
-        pass
+        self._closed = True
 
     def _check(self, request: GenerateRequest) -> None:
         asked = len(request.tokens) + request.sampling.max_new_tokens
+        if len(request.tokens) == 0:
+            raise RequestError(f"request {request.id!r} has no token to go on from")
         if asked > self._card.context:
             raise RequestError(f"request {request.id!r} asks for {asked} tokens, the context is {self._card.context}")
         if (request.tokens < 0).any() or (request.tokens >= self._card.vocabulary).any():
