@@ -26,7 +26,7 @@ from miles_core.types.trajectory import Disposition, Group, Score, Trajectory
 class Episode:
     """All that an agent sees of an attempt: never a token.
 
-    `base_url` serves the OpenAI and Anthropic chat routes; `api_key` opens this attempt's session only. `deadline` is
+    `base_url` serves the chat routes (docs/sessions.md); `api_key` opens this attempt's session only. `deadline` is
     on the clock's time. The agent stops soon after `cancelled` is set.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
+import aiohttp
 import numpy as np
 import openai
 
@@ -49,3 +50,13 @@ def check_against_log(sequence, exchanges) -> None:
     assert list(dict.fromkeys(owners)) == [exchange.request.id for exchange in exchanges]
     temperatures = {exchange.request.id: exchange.request.sampling.temperature for exchange in exchanges}
     assert all(span.temperature == temperatures[span.request] for span in sequence.spans)
+
+
+async def call(address, method="POST", path="/chat/completions", **options):
+    """A plain HTTP call: status, body, headers."""
+    headers = {"Authorization": f"Bearer {address.api_key}", **options.pop("headers", {})}
+    async with (
+        aiohttp.ClientSession() as http,
+        http.request(method, address.base_url + path, headers=headers, **options) as response,
+    ):
+        return response.status, await response.json(content_type=None), response.headers
