@@ -9,7 +9,7 @@ from miles_core.cli.output import remark, say, say_json, table
 from miles_core.cli.plugin_list import plugin_json, project_choices
 from miles_core.errors import EXIT_DONE, EXIT_PLUGIN, MilesError, PluginError, Problem, RequestError
 from miles_core.host.decide import matching
-from miles_core.host.facts import BROKEN, INCOMPATIBLE, SHADOWED, Facts, facts_of
+from miles_core.host.facts import BROKEN, INCOMPATIBLE, SHADOWED, Facts, facts_of, is_of_other_code
 from miles_core.host.probe import Probe, probe
 from miles_core.host.scan import Index, InstalledPlugin, scan
 
@@ -27,6 +27,7 @@ def show_plugin(name: str, *, as_json: bool) -> int:
         say_json(
             {
                 **plugin_json(row),
+                "record_is_of_other_code": is_of_other_code(row),
                 "healthy": not problems,
                 "problems": [problem.to_json() for problem in problems],
                 "import_ms": seen.import_ms,
@@ -101,7 +102,7 @@ def _say_page(row: Facts, seen: Probe) -> None:
         ("issues", plugin.issues),
         ("requires", ", ".join(_requirement(state) for state in row.requirements) or "nothing"),
         ("hook API", plugin.hook_api),
-        ("grade", checked.label if checked else "never checked"),
+        ("grade", _grade(row)),
         ("import", f"{took}{heavy}"),
     ]
     for label, value in lines:
@@ -112,6 +113,13 @@ def _say_page(row: Facts, seen: Probe) -> None:
     if seen.hooks:
         say("")
         table(("hook", "where"), [(hook["hook"], hook["where"]) for hook in seen.hooks])
+
+
+def _grade(row: Facts) -> str:
+    if row.checked is None:
+        return "never checked"
+    edited = " (of other code: the package was edited since)" if row.checked.current and is_of_other_code(row) else ""
+    return row.checked.label + edited
 
 
 def _requirement(state: Any) -> str:

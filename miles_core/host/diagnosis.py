@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from miles_core.host.damage import broken_by, examine, mend_of
-from miles_core.host.facts import BROKEN, INCOMPATIBLE, Facts
+from miles_core.host.facts import BROKEN, INCOMPATIBLE, Facts, is_of_other_code
 from miles_core.host.metadata import normalise, read_sections
 from miles_core.host.needs import check_requirement
 from miles_core.host.probe import Probe
@@ -87,6 +87,9 @@ def of_versions(row: Facts) -> Iterator[Trouble]:
         yield Trouble(VERSIONS, f"{plugin.title}: {row.error}", "", plugin.name, serious=False)
     if row.checked and not row.checked.current:
         what = f"{plugin.title}: its grade is that of {row.checked.version}"
+        yield Trouble(VERSIONS, what, f"miles plugins check {plugin.name} --record", plugin.name, serious=False)
+    elif is_of_other_code(row):
+        what = f"{plugin.title}: its grade is that of other code; the package was edited since"
         yield Trouble(VERSIONS, what, f"miles plugins check {plugin.name} --record", plugin.name, serious=False)
 
 

@@ -13,7 +13,7 @@ from miles_core.contracts.hook_api import HOOK_API_VERSION, keeps
 from miles_core.host.found import Damage
 from miles_core.host.needs import RequirementState, check_requirements
 from miles_core.host.scan import Index, InstalledPlugin
-from miles_core.host.source import RECORD_OF_CHECKS, package_folder
+from miles_core.host.source import RECORD_OF_CHECKS, code_digest, package_folder
 
 INSTALLED, ENABLED, DISABLED, SHADOWED = "installed", "enabled", "disabled", "shadowed"
 INCOMPATIBLE, BROKEN = "incompatible", "broken"
@@ -131,6 +131,17 @@ def read_checked(plugin: InstalledPlugin) -> tuple[Checked | None, str]:
         return _checked(json.loads(text), plugin), ""
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return None, f"{file} is no record of checks: {error!r}"
+
+
+def is_of_other_code(row: Facts) -> bool:
+    """Whether the record of checks was made of other code than the package now has: somebody edited it since. The
+    core's own plugins share their package, so of them nothing can be told."""
+    folder, checked = package_folder(row.plugin), row.checked
+    if not folder or checked is None or not checked.code or row.plugin.distribution == "miles-core":
+        return False
+    from pathlib import Path
+
+    return code_digest(Path(folder)) != checked.code
 
 
 def _checked(content: Any, plugin: InstalledPlugin) -> Checked | None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from miles_core.host.facts import BROKEN, INCOMPATIBLE, INSTALLED, SHADOWED, Choice, Facts, facts_of
+from miles_core.host.facts import BROKEN, INCOMPATIBLE, INSTALLED, SHADOWED, Choice, Facts, facts_of, is_of_other_code
 from miles_core.host.load import load
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import scan
-from miles_core.host.source import head_commit, package_folder, source_folder, working_tree
+from miles_core.host.source import code_digest, head_commit, package_folder, source_folder, working_tree
 from miles_core.testing.installing import SitePackages
 
 
@@ -157,6 +157,8 @@ def test_the_grade_is_that_of_the_package_and_an_old_one_is_never_shown_as_curre
     assert checked is not None
     assert (checked.label, checked.summary) == ("silver", "1 verified, 1 not-verified")
     assert package_folder(rows(site)["graded"].plugin) == str(record.parent)
+    assert is_of_other_code(rows(site)["graded"])
+    assert not is_of_other_code(row(code=code_digest(record.parent)))
     stale = row(version="0.0.9").checked
     assert stale is not None
     assert (stale.label, stale.summary, stale.current) == ("silver, of 0.0.9", "", False)
