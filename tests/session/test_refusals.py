@@ -1,5 +1,5 @@
-"""What goes wrong: bad calls, bad clients, bad engines, limits. Each is told in the client's own shape, and counted; the
-session is as it was."""
+"""What goes wrong: bad calls, bad clients, bad engines, limits. Each is told in the client's own shape, and counted,
+and the session is as it was."""
 
 from __future__ import annotations
 
