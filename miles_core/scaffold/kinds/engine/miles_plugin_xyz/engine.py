@@ -126,6 +126,8 @@ class XyzEngine:
 
     def _check(self, request: GenerateRequest) -> None:
         asked = len(request.tokens) + request.sampling.max_new_tokens
+        if request.sampling.top_p < 1 or request.sampling.top_k > 0:
+            raise RequestError(f"request {request.id!r} truncates, which engine {self._name!r} does not declare")
         if len(request.tokens) == 0:
             raise RequestError(f"request {request.id!r} has no token to go on from")
         if asked > self._card.context:
