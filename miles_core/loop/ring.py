@@ -104,6 +104,8 @@ class Ring:
         if self.sessions is not None:
             await self.sessions.stop()
         await self.runtime.close()
+        if self.sessions is not None and self.sessions.store.faults:
+            self.recorder.note("calls to sessions were refused or failed", **self.sessions.store.faults)
 
     async def publish(self, version: int, pause: PauseMode = PauseMode.RETRACT) -> None:
         """All engines run `version` when this returns; `pause` says what becomes of requests in flight. Without

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from miles_core import Disposition, MilesError, RequestError, resume, run
+from miles_core.observe import jsonl
 from miles_core.observe.trajectories import read_groups
 
 AGENTS = '''
 import asyncio
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI, ConflictError, DefaultAsyncHttpxClient
 from miles_core import Outcome
 
 class Twice:
@@ -49,6 +50,17 @@ class Fails(Twice):
         if self.seen % 3 == 0:
             raise OSError("no sandbox")
         return await super().run(episode)
+
+class Edits(Twice):
+    """Changes what it sent, and goes on when that is refused."""
+
+    async def run(self, episode):
+        client = AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key, http_client=self.http)
+        outcome = await super().run(episode)
+        try:
+            await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "other"}])
+        except ConflictError:
+            return outcome
 
 class Broken(Twice):
     async def run(self, episode):
@@ -140,6 +152,13 @@ def test_an_agent_that_fails_is_a_failed_trajectory_and_the_rest_is_trained(benc
             assert trajectory.metadata["error"] == "OSError: no sandbox"
             assert trajectory.reward is None
     assert ends[Disposition.FAILED] > 0 and ends[Disposition.TRAINED] > 0
+
+
+def test_refused_calls_are_counted_in_the_run(bench):
+    done = run(bench(agent={"use": "my_agents:Edits"}, evaluate=None, steps=1), runs_dir=Path("runs"), view="none")
+    notes = [event for event in jsonl.read(done.folder.events) if event["event"] == "note"]
+    made = sum(1 for _ in trajectories(done))
+    assert [note["history_diverged"] for note in notes] == [made]
 
 
 def test_when_every_attempt_fails_the_run_says_why(bench):
