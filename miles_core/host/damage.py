@@ -178,7 +178,9 @@ def explained(error: BaseException) -> BaseException:
         before = [Problem(each.what, each.where) for each in error.problems]  # their mends would mislead
     else:
         before = [Problem(f"{type(error).__name__}: {error}")]
-    return DamagedMetadata([problem, *before])
+    told = DamagedMetadata([problem, *before])
+    told.origin = _from_workers(error)
+    return told
 
 
 def _callers_of_reading(segment: str) -> list[str] | None:
