@@ -127,8 +127,9 @@ class Engine(Protocol):
     async def generate(self, request: GenerateRequest) -> GenerateResult:
         """Sample one continuation. Waits while the engine is paused or its memory is full.
 
-        Raises RequestError when prompt and `max_new_tokens` exceed the context, or a token id is outside the
-        vocabulary; RunError when the engine has no usable weights.
+        Raises RequestError when prompt and `max_new_tokens` exceed the context, the prompt is empty, a token id is
+        outside the vocabulary, or `top_p` or `top_k` ask for a truncation that it does not declare; RunError when the
+        engine has no usable weights, or is closed. Cancelling it frees what the request holds.
         """
         ...
 

@@ -82,7 +82,8 @@ class Renderer(Protocol):
         ...
 
     def encode(self, text: str) -> TokenArray:
-        """Tokens of plain text, with no special tokens added."""
+        """int32 tokens of plain text, with no special tokens added: `decode` gives the text back. Raises ValueError for
+        text that has no tokens."""
         ...
 
 

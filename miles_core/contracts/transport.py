@@ -99,7 +99,7 @@ class Transport(Protocol):
         ...
 
     def send(self, version: int, tensors: Iterable[WireTensor]) -> Delivery:
-        """Trainer's process: make the tensors reachable."""
+        """Trainer's process: make the tensors reachable. Once it returns, their memory may change again."""
         ...
 
     def release(self, version: int) -> None:

@@ -41,6 +41,7 @@ from miles_core.testing import (
     scripted_logprob,
     tiny_model,
 )
+from miles_core.testing.kit.reference import ReferenceLlama
 from miles_core.weights.publication import publish
 
 
@@ -272,6 +273,11 @@ def test_the_tiny_model_loads_in_transformers_and_tokenizers(tmp_path):
     assert tokenizer.encode("1+2=\n").ids == CharRenderer().encode("1+2=\n").tolist()
     model, report = transformers.AutoModelForCausalLM.from_pretrained(files.path, output_loading_info=True)
     assert not any(report.values()) and sum(p.numel() for p in model.parameters()) == files.card.parameters
+    tokens = make_sequence("2+2=", "a longer answer").tokens
+    logits = model(pytest.importorskip("torch").from_numpy(tokens.astype(np.int64))[None]).logits[0].detach().double()
+    for temperature in (1.0, 0.3):
+        known = ReferenceLlama(files.path).distributions(tokens, temperature)
+        assert np.allclose(known, (logits / temperature).log_softmax(-1).numpy(), atol=1e-4)
 
 
 def test_importing_the_fakes_costs_nothing_until_they_are_used():

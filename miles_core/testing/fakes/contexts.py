@@ -5,7 +5,8 @@ from __future__ import annotations
 from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import Clock
 from miles_core.contracts.model import Renderer
-from miles_core.contracts.rollout import Attempt, GenerateContext
+from miles_core.contracts.rollout import Agent, Attempt, GenerateContext
+from miles_core.contracts.sessions import Sessions
 from miles_core.testing.fakes.char_renderer import CharRenderer
 from miles_core.testing.fakes.makers import make_task
 from miles_core.testing.fakes.manual_clock import ManualClock
@@ -44,6 +45,17 @@ def make_generate_context(
     renderer: Renderer | None = None,
     clock: Clock | None = None,
     deadline: float | None = None,
+    agent: Agent | None = None,
+    agent_name: str = "",
+    sessions: Sessions | None = None,
 ) -> GenerateContext:
-    """What a generator works with; what is not given is a fake."""
-    return GenerateContext(engines or ScriptedEngine(), renderer or CharRenderer(), clock or ManualClock(), deadline)
+    """What a generator works with. Engines, renderer and clock that are not given are fakes."""
+    return GenerateContext(
+        engines or ScriptedEngine(),
+        renderer or CharRenderer(),
+        clock or ManualClock(),
+        deadline,
+        agent,
+        agent_name,
+        sessions,
+    )

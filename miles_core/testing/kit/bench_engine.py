@@ -14,7 +14,7 @@ from miles_core.contracts.engine import EngineCapabilities, GenerateRequest, Gen
 from miles_core.contracts.transport import Delivery, Form, UpdateManifest, WireTensor
 from miles_core.errors import MilesError
 from miles_core.testing.fakes.char_renderer import CharRenderer
-from miles_core.testing.kit.bench_model import bench_model, sender, transport_ref
+from miles_core.testing.kit.bench_model import bench_model, parts_of_a_run, sender
 from miles_core.testing.kit.check import fail, skip
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sampling import NoiseKey, Sampling
@@ -30,7 +30,7 @@ class EngineBench:
     def __init__(self, subject: ComponentSubject) -> None:
         self.model = bench_model(subject)
         self.name = f"{subject.registered.kind}-{subject.registered.component.name}"
-        self.engine: Any = subject.build(model=self.model.files, parts={"transport": transport_ref(subject)})
+        self.engine: Any = subject.build(model=self.model.files, parts=parts_of_a_run(subject))
         self._sender = sender(subject)
         self._sent = 0
 

@@ -74,7 +74,7 @@ def bench_model(subject: ComponentSubject) -> BenchModel:
             files = model.materialise()
         if (files.path / "config.json").exists():
             continue  # it may as well be the tiny one, whose log-probs are known
-        trainer = subject.beside(trainers[0]).build(model=files, parts={"transport": transport_ref(subject)})
+        trainer = subject.beside(trainers[0]).build(model=files, parts=parts_of_a_run(subject))
         infos = trainer.facts().tensors
         trainer.close()
         return BenchModel(files, subject.folder, False, infos)
@@ -85,6 +85,11 @@ def bench_model(subject: ComponentSubject) -> BenchModel:
 def transport_ref(subject: ComponentSubject) -> ComponentRef:
     """The core's own transport between the processes of one machine."""
     return core_component(subject, "transport", "shared-memory").ref({})
+
+
+def parts_of_a_run(subject: ComponentSubject) -> dict[str, ComponentRef]:
+    """What an engine and a trainer are given in every run: the transport, and a precision that changes nothing."""
+    return {"transport": transport_ref(subject), "precision": core_component(subject, "precision", "fp32").ref({})}
 
 
 def sender(subject: ComponentSubject) -> Any:

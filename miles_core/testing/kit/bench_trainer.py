@@ -16,7 +16,7 @@ from miles_core.contracts.learning import LossInputs, TokenTerms
 from miles_core.contracts.model import ModelFiles
 from miles_core.contracts.options import NoOptions
 from miles_core.testing.fakes.makers import make_batch, make_group, make_sequence
-from miles_core.testing.kit.bench_model import BenchModel, bench_model, sender, transport_ref
+from miles_core.testing.kit.bench_model import BenchModel, bench_model, parts_of_a_run, sender
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.batch import Batch, Row
 from miles_core.types.sequence import Array, FloatArray, Sequence
@@ -58,7 +58,7 @@ class TrainerBench:
     one: Any
 
     def parts(self) -> dict[str, ComponentRef]:
-        return {"loss": loss_ref(PolicyGradient), "transport": transport_ref(self.subject)}
+        return {"loss": loss_ref(PolicyGradient), **parts_of_a_run(self.subject)}
 
     def build(self, *, files: ModelFiles | None = None) -> Any:
         """A fresh trainer, with its first phase begun."""

@@ -29,6 +29,7 @@ def try_on_bench(check_id: str, factory: Any, *, own_model: bool = True) -> Find
     beside = [Registered("model", each, owner) for each in toy.miles_model_specs()]
     beside += [Registered("trainer", each, owner) for each in toy.miles_trainers()]
     beside += [Registered("transport", each, CORE) for each in components.miles_transports()]
+    beside += [Registered("precision", each, CORE) for each in components.miles_precisions()]
     registry = Registry(Index((PLUGIN, CORE)), [PLUGIN, CORE], [made_up, *beside], {})
     return Examination(PLUGIN, registry, None, 30.0).attempt(Trial(find_check(check_id), made_up))
 
