@@ -66,17 +66,18 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
         recorder.note("the data ended", step=progress.step)
         recorder.keep_rest(phase.plan.name, phase.buffer.discarded())
         return False
+    recorder.measure(batch_metrics(groups), phase.buffer.metrics())
+    discards = phase.buffer.discarded()
     phase.allow(progress.step, taken=True)
     chosen = choose(groups, phase.advantage is not None)
     with recorder.timed("train"):
         report = await _learn(ring, phase, progress, chosen)
     progress.step += 1
-    recorder.measure(batch_metrics(groups), phase.buffer.metrics(), report.metrics)
-    recorder.measure(phase.occupancy.metrics() if phase.occupancy else {})
-    recorder.keep(groups, chosen.dispositions, phase.buffer.discarded())
-    recorder.measure((await count_prompts(ring.engines)).since(prompts))
+    recorder.keep(groups, chosen.dispositions, discards)
     if ring.trainer is not None and (progress.step == phase.end or phase.schedule.publishes(progress.step)):
         await _publish(ring, phase, progress)
+    recorder.measure(report.metrics, phase.occupancy.metrics() if phase.occupancy else {})
+    recorder.measure((await count_prompts(ring.engines)).since(prompts))
     return True
 
 

@@ -201,8 +201,9 @@ def phase_mark(phase: str) -> str:
 
 
 def discarded_entries(discards: Several[Discard]) -> list[Entry]:
-    """Discards as a trajectories file holds them."""
-    return [(d.group, {t.id: d.disposition for t in d.group.trajectories}) for d in discards]
+    """Discards as a trajectories file holds them, in submission order, whichever came first."""
+    ordered = sorted(discards, key=lambda discard: discard.group.number)
+    return [(d.group, {t.id: d.disposition for t in d.group.trajectories}) for d in ordered]
 
 
 def read_evaluations(events: Several[Mapping[str, Any]]) -> list[Evaluation]:

@@ -1,0 +1,223 @@
+"""Rollouts that run ahead of the trainer: whole runs of the toy ring under one-step-off and async."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from miles_core import RequestError, resume, run
+from miles_core.loop.audit import audit
+from miles_core.observe import jsonl
+from miles_core.observe.folder import RunFolder
+from miles_core.observe.trajectories import read_groups
+from miles_core.recipe.plan import load_plan
+from tests.loop.test_interrupted import alive, checkpoint, children_of, deterministic, identity, start, wait_for
+
+HERE = {"use": "in-process"}
+UNEVEN = {"use": "toy", "seconds_per_token": 0.002}
+
+
+def schedule(use: str, **options):
+    return {"use": use, "groups_per_step": 3, "group_size": 4, **options}
+
+
+def go(bench, **changes):
+    slow_learner = {"use": "toy", "learning_rate": 10.0}  # what always succeeds would be filtered
+    changes = {"engine": UNEVEN, "runtime": HERE, "trainer": slow_learner, **changes}
+    return run(bench.recipe(**changes), runs_dir=bench.runs, view="none")
+
+
+def proven(done):
+    result = audit(done.folder)
+    assert result.findings == []
+    return result
+
+
+def test_async_trains_as_much_and_nothing_too_old(bench):
+    done = go(bench, schedule=schedule("async", max_staleness=2), steps=12)
+    assert [r["rollout/groups"] for r in done.metrics] == [3] * 12
+    assert [r["version"] for r in done.metrics] == list(range(1, 13))
+    result = proven(done)
+    assert result.phases[0].groups["trained"] == 36
+    assert 1 <= result.staleness <= 2
+    last = done.metrics[-1]
+    for name in ("time/trainer_idle", "time/engine_idle", "time/in_flight", "buffer/queue_size", "buffer/stale"):
+        assert name in last, name
+    assert 0 <= last["time/trainer_idle"] <= 1 and 0 <= last["time/engine_idle"] <= 1
+
+
+def test_tokens_of_one_request_carry_their_own_versions(bench):
+    slow = {"use": "toy", "seconds_per_token": 0.01}
+    done = go(bench, schedule=schedule("async", pause="in-place"), engine=slow, filters=None, steps=8)
+    proven(done)
+    sequences = [s for _, g, _ in read_groups(done.folder.trajectories) for t in g.trajectories for s in t.sequences]
+    assert any(len({span.version for span in s.spans}) > 1 for s in sequences)
+
+
+def test_one_step_off_is_one_version_behind_and_reproducible(bench):
+    one = go(bench, schedule=schedule("one-step-off"))
+    two = go(bench, schedule=schedule("one-step-off"), runtime={"use": "local"}, engine={"use": "toy", "replicas": 2})
+    assert deterministic(one.folder) == deterministic(two.folder)
+    assert identity(one.folder) == identity(two.folder)
+    assert [r["buffer/staleness_mean"] for r in one.metrics] == [0, 1, 1, 1, 1, 1]
+    assert [r["buffer/staleness_max"] for r in one.metrics] == [0, 1, 1, 1, 1, 1]
+    proven(one)
+
+
+def test_weights_can_be_published_less_often(bench):
+    done = go(bench, schedule=schedule("async", update_every=3), steps=8, evaluate=[{"use": "shared", "tasks": 4}])
+    assert [r["version"] for r in done.metrics] == [1, 1, 1, 2, 2, 2, 3, 3]
+    assert done.summary["evaluations"]["held-out"]["last_version"] == 4  # the last weights are always published
+    proven(done)
+
+
+@pytest.mark.parametrize("use", ["sync", "one-step-off", "async"])
+def test_finite_data_ends_a_run_in_every_schedule(bench, use):
+    data = {"use": "file", "path": "tasks.jsonl", "epochs": 1}
+    options = {"order": "submission"} if use == "async" else {}
+    done = go(bench, data=data, schedule=schedule(use, **options), evaluate=None, steps=50, engine={"use": "toy"})
+    assert json.loads(done.folder.status.read_text())["state"] == "done"
+    result = proven(done)
+    assert result.phases[0].submitted == 24
+    assert sum(result.phases[0].groups.values()) == 24
+
+
+def test_phases_may_have_schedules_of_their_own(bench):
+    supervised = {
+        "name": "supervised",
+        "steps": 3,
+        "generator": {"use": "demonstration"},
+        "schedule": {"use": "async", "groups_per_step": 4, "group_size": 1},
+        "advantage": None,
+        "filters": [],
+    }
+    phases = [supervised, {"name": "reinforcement", "steps": 3, "schedule": schedule("async", max_staleness=2)}]
+    done = go(bench, phases=phases, steps=None, schedule=schedule("sync"))
+    assert [r["phase"] for r in done.metrics] == ["supervised"] * 3 + ["reinforcement"] * 3
+    result = proven(done)
+    assert [phase.groups["trained"] for phase in result.phases] == [12, 9]
+
+
+def test_aborted_requests_cost_their_group_and_its_task_comes_back(bench):
+    slow = {"use": "toy", "seconds_per_token": 0.01}
+    buffer = {"use": "fifo", "recycle": ["aborted"], "recycle_times": 100}
+    done = go(bench, schedule=schedule("async", pause="abort"), buffer=buffer, filters=None, engine=slow, steps=4)
+    result = proven(done)
+    assert result.phases[0].groups["aborted"] > 0
+    assert sum(r["buffer/aborted"] for r in done.metrics) == result.phases[0].groups["aborted"]
+    outcomes: dict[tuple, list[str]] = {}
+    for _, group, dispositions in read_groups(done.folder.trajectories):
+        if group.trajectories[0].id.startswith("g"):
+            outcomes.setdefault((group.task.id, group.draw), []).append(min(dispositions.values()))
+    again = [found for found in outcomes.values() if len(found) > 1]
+    assert again and all(found[0] == "aborted" for found in again)
+
+
+@pytest.mark.parametrize("policy", ["oldest-token", "mean-version", "per-token"])
+def test_every_policy_keeps_to_its_limit(bench, policy):
+    done = go(
+        bench,
+        schedule=schedule("async", max_staleness=1, in_flight=24),
+        staleness={"use": policy},
+        buffer={"use": "fifo", "capacity": 1.0, "recycle": ["stale"]},
+        engine={"use": "toy", "seconds_per_token": 0.004},
+        filters=None,
+        steps=10,
+    )
+    result = proven(done)
+    assert result.phases[0].groups["trained"] == 30
+    assert (result.staleness <= 1) or policy == "mean-version"
+
+
+def test_a_killed_one_step_off_run_continues_as_if_it_had_never_stopped(bench):
+    changes = {"schedule": schedule("one-step-off"), "engine": {"use": "toy", "seconds_per_token": 0.01}}
+    whole = run(bench.recipe(**changes), runs_dir=bench.folder / "whole", view="none")
+    resumed = kill_and_resume(bench, bench.recipe(**changes), step=2)
+    assert deterministic(resumed.folder) == deterministic(whole.folder)
+    assert identity(resumed.folder) == identity(whole.folder)
+    proven(resumed)
+
+
+def test_a_killed_async_run_loses_nothing_and_trains_nothing_twice(bench):
+    recipe = bench.recipe(
+        schedule=schedule("async", max_staleness=2, order="submission"),
+        engine={"use": "toy", "seconds_per_token": 0.01},
+        buffer={"use": "fifo", "recycle": ["stale"]},
+        filters=None,
+        evaluate=None,
+        steps=14,
+    )
+    resumed = kill_and_resume(bench, recipe, step=4)
+    assert [r["step"] for r in resumed.metrics] == list(range(14))
+    found = [g.number for _, g, _ in read_groups(resumed.folder.trajectories)]
+    assert found == sorted(found)  # batches are made of groups in the order of submission
+    result = proven(resumed)
+    assert result.phases[0].groups["trained"] == 42
+    assert (result.phases[0].in_flight, result.phases[0].buffered, result.phases[0].unsettled) == (0, 0, 0)
+
+
+def kill_and_resume(bench, recipe, step: int):
+    """SIGKILL the driver somewhere after the checkpoint of `step`, audit what is left, and resume."""
+    process = start(recipe)
+    saved = wait_for(checkpoint(bench, step))
+    time.sleep(0.1)
+    workers = children_of(process.pid)
+    process.kill()
+    process.communicate()
+    wait_for(lambda: not any(alive(pid) for pid in workers))
+    (folder,) = bench.runs.iterdir()
+    state = json.loads((saved / "state.json").read_text())["phases"][0]
+    assert state["rollout"].get("in_flight") or state["buffer"]["waiting"]
+    broken = audit(RunFolder(folder))
+    assert broken.findings == []
+    assert broken.state == "dead"
+    return resume(folder, view="none")
+
+
+def test_an_audit_says_what_is_wrong_and_where(bench):
+    done = go(bench, schedule=schedule("async", max_staleness=2))
+    files = sorted(done.folder.trajectories.glob("step-*.parquet"))
+    content = files[2].read_bytes()
+    files[2].unlink()
+    assert any("nowhere on record" in f.what for f in audit(done.folder).findings)
+    (done.folder.trajectories / "step-000099.parquet").write_bytes(files[1].read_bytes())
+    files[2].write_bytes(content)
+    found = audit(done.folder).findings
+    assert any(f.what == "was trained twice" and "step-000099" in f.where for f in found)
+    (done.folder.trajectories / "step-000099.parquet").unlink()
+    lines = done.folder.metrics.read_text().splitlines()
+    record = {**json.loads(lines[4]), "version": 1, "buffer/aborted": 5}
+    done.folder.metrics.write_text("\n".join([*lines[:4], json.dumps(record), *lines[5:]]) + "\n")
+    found = audit(done.folder).findings
+    assert any("version 1 after version" in f.what and "step 3" in f.where for f in found)
+    assert any("counted 5 groups as aborted" in f.what for f in found)
+    assert any("when 1 was current" in f.what for f in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"schedule": schedule("async", max_staleness=1)}, r"max_staleness is 1.*6 groups / 3 a batch = 2.*2 or more"),
+        ({"schedule": schedule("one-step-off", max_staleness=0)}, r"max_staleness is 0.*1 or more"),
+        ({"schedule": schedule("async"), "buffer": {"use": "fifo", "capacity": 0.7}}, r"batch is 3 groups.*holds 2"),
+        ({"schedule": schedule("async", in_flight=3)}, r"in_flight is 3 trajectories.*group of 4"),
+        ({"schedule": schedule("async", in_flight=8, over_sampling=2.0)}, r"in_flight says 8.*2 x 12 = 24"),
+        (
+            {"schedule": schedule("async", max_staleness=2), "staleness": {"use": "per-token", "limit": 3}},
+            r"limit.*is 3.*max_staleness of the schedule is 2",
+        ),
+        ({"staleness": {"use": "per-token"}}, r"limit"),
+    ],
+)
+def test_settings_that_contradict_are_refused_with_the_arithmetic(bench, changes, says):
+    with pytest.raises(RequestError, match=rf"(?s){says}"):
+        load_plan(bench.recipe(**changes))
+
+
+def test_the_resolved_recipe_says_which_policy_and_limit_and_is_a_recipe_again(bench):
+    done = go(bench, schedule=schedule("async", max_staleness=2), steps=1, evaluate=None)
+    plan, _ = load_plan(done.folder.recipe)
+    assert plan.recipe["staleness"] == {"use": "oldest-token", "limit": 2}
+    assert jsonl.read(done.folder.events)[-1]["event"] == "run_finished"
