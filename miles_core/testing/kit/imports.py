@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import sys
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,7 @@ class Import:
 
 def imports_of(files: Iterable[Path]) -> list[Import]:
     """Absolute imports, those under `if TYPE_CHECKING` left out. Raises SyntaxError for a file that is no Python."""
-    return [found for file in files for found in _walk(ast.parse(file.read_text("utf-8"), str(file)), file, False)]
+    return [found for file in files for found in _of_file(file, file.stat().st_mtime_ns)]
 
 
 def third_party(imports: Iterable[Import], own: str) -> list[Import]:
@@ -53,6 +54,11 @@ def modules_of(distribution: str) -> frozenset[str]:
         parts[0].removesuffix(".py") for parts in files if len(parts) == 1 and parts[0].endswith(".py")
     }
     return frozenset({guess, *named, *tops})
+
+
+@functools.lru_cache(maxsize=512)  # several checks ask about the same files
+def _of_file(file: Path, _changed: int) -> tuple[Import, ...]:
+    return tuple(_walk(ast.parse(file.read_text("utf-8"), str(file)), file, False))
 
 
 def _walk(node: ast.AST, file: Path, lazy: bool) -> Iterator[Import]:

@@ -115,6 +115,25 @@ class Losing(Buffer):
         return {**super().state(), "waiting": []}
 
 
+class TellsNobody(Buffer):
+    def connect(self, groups_per_step, filters, staleness, *, ordered=False, discarding=None):
+        super().connect(groups_per_step, filters, staleness, ordered=ordered)
+
+
+class Unchanged(Buffer):
+    async def put(self, group):
+        self.first = group
+        return await super().put(group)
+
+    async def get(self, version):
+        return await super().get(version) and self.first
+
+
+class Disorderly(Buffer):
+    def connect(self, groups_per_step, filters, staleness, *, ordered=False, discarding=None):
+        super().connect(groups_per_step, filters, staleness, discarding=discarding)
+
+
 class NotFinite(Buffer):
     def metrics(self):
         return {**super().metrics(), "buffer/age": float("nan")}
@@ -207,6 +226,9 @@ BROKEN = [
     ("buffer/bounded", Unbounded),
     ("buffer/discards-are-told", Secretive),
     ("buffer/discards-are-told", ToldAgain),
+    ("buffer/discards-are-told-at-once", TellsNobody),
+    ("buffer/changed-groups", Unchanged),
+    ("buffer/keeps-the-order", Disorderly),
     ("buffer/errors-reach-the-driver", Swallowing),
     ("buffer/end-wakes-get", NeverWakes),
     ("buffer/resumes", Losing),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import math
+from collections.abc import Callable
 from collections.abc import Sequence as Several
 
-from miles_core.contracts.rollout import Buffer, Filter, Staleness, Verdict
+from miles_core.contracts.rollout import Buffer, Discard, Filter, Staleness, Verdict
 from miles_core.errors import RequestError
 from miles_core.testing.fakes.makers import make_group
-from miles_core.testing.kit.check import Grade, check, expect
+from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import settle, soon
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.trajectory import Disposition, Group, Status
@@ -33,6 +33,16 @@ class _Ages:
     def judge(self, group: Group, version: int) -> Verdict:
         old = group.oldest_version is not None and version - group.oldest_version > 2
         return Verdict(not old, "too-old" if old else "")
+
+
+class _Changes:
+    """A staleness policy of this page: keeps every group, as another one."""
+
+    def __init__(self, instead: Group) -> None:
+        self._instead = instead
+
+    def judge(self, group: Group, version: int) -> Verdict:
+        return Verdict(True, "changed", self._instead)
 
 
 @check("buffer", Grade.GOLD, "every group that was put is got exactly once, and what was put before the end is got")
@@ -103,6 +113,44 @@ async def discards_are_told(subject: ComponentSubject) -> None:
     expect(not buffer.discarded(), "a discard is told twice", "discarded() empties the list")
 
 
+@check("buffer", Grade.GOLD, "whoever asked for discards is told of each before put or get goes on")
+async def discards_are_told_at_once(subject: ComponentSubject) -> None:
+    told: list[Discard] = []
+    buffer = _buffer(subject, (_DropsEmpty(),), _Ages(), discarding=told.append)
+    await soon(buffer.put(make_group(("a",), number=0)), "put", "reject, and do not wait")
+    now = [discard.disposition for discard in told]
+    expect(now == [Disposition.FILTERED], f"after put of a group that is dropped, {now} was told", "call discarding()")
+    await soon(buffer.put(_group(1, version=1)), "put", "a batch fits into the buffer")
+    buffer.end()
+    await soon(buffer.get(9), "get", "skip what is stale")
+    now = [discard.disposition for discard in told]
+    expect(now == [Disposition.FILTERED, Disposition.STALE], f"after get of a stale group: {now}", "call discarding()")
+    kept = [discard.disposition for discard in buffer.discarded()]
+    expect(kept == now, f"discarded() gives {kept}, told were {now}", "tell and keep the same")
+
+
+@check("buffer", Grade.GOLD, "a group that the staleness policy changes is got as changed")
+async def changed_groups(subject: ComponentSubject) -> None:
+    changed = _group(0, version=4)
+    buffer = _buffer(subject, (), _Changes(changed))
+    await soon(buffer.put(_group(0)), "put", "a batch fits into the buffer")
+    got = await soon(buffer.get(4), "get", "give what waits")
+    expect(got is changed, "get gave the group as it was put", "give `verdict.instead or group`")
+
+
+@check("buffer", Grade.GOLD, "ordered, it gives groups in the order of their numbers, or refuses at connect")
+async def keeps_the_order(subject: ComponentSubject) -> None:
+    try:
+        buffer = _buffer(subject, ordered=True)
+    except RequestError as error:
+        inapplicable(f"it keeps no order: {error}")
+    puts = [asyncio.ensure_future(buffer.put(_group(number))) for number in (1, 0, 3, 2)]
+    got = [await soon(buffer.get(1), "get", "give group 0 first") for _ in puts]
+    await asyncio.gather(*puts)
+    numbers = [group.number for group in got]
+    expect(numbers == [0, 1, 2, 3], f"put 1, 0, 3, 2, got {numbers}", "wait for the next number")
+
+
 @check("buffer", Grade.GOLD, "end(error) reaches whoever waits in get, as that error")
 async def errors_reach_the_driver(subject: ComponentSubject) -> None:
     buffer = _buffer(subject)
@@ -135,13 +183,10 @@ async def resumes(subject: ComponentSubject) -> None:
         for group in groups:
             await soon(buffer.put(group), "put", "a batch fits into the buffer")
         state = json.loads(json.dumps(buffer.state(), allow_nan=False))
-        saved = buffer.waiting() if hasattr(buffer, "waiting") else []
+        saved = buffer.waiting()
         resumed = _buffer(subject)
         try:
-            if "groups" in inspect.signature(resumed.restore).parameters:
-                resumed.restore(state, saved)
-            else:
-                resumed.restore(state)
+            resumed.restore(state, saved)
         except RequestError:
             expect(waiting and not saved, "it refuses a state in which nothing is lost", "restore what it can")
             continue
@@ -167,9 +212,16 @@ async def metrics(subject: ComponentSubject) -> None:
             await soon(buffer.get(9), "get", "give what waits, or None")
 
 
-def _buffer(subject: ComponentSubject, filters: Several[Filter] = (), staleness: Staleness | None = None) -> Buffer:
+def _buffer(
+    subject: ComponentSubject,
+    filters: Several[Filter] = (),
+    staleness: Staleness | None = None,
+    *,
+    ordered: bool = False,
+    discarding: Callable[[Discard], None] | None = None,
+) -> Buffer:
     buffer: Buffer = subject.build()
-    buffer.connect(PER_STEP, filters, staleness)
+    buffer.connect(PER_STEP, filters, staleness, ordered=ordered, discarding=discarding)
     return buffer
 
 

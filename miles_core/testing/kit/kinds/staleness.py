@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from miles_core.contracts.rollout import Staleness, Verdict
-from miles_core.testing.fakes.makers import make_group
-from miles_core.testing.kit.check import Grade, check, expect
+from miles_core.testing.fakes.makers import make_group, make_sequence, make_task, make_trajectory
+from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.samples import snapshot
 from miles_core.testing.kit.subject import ComponentSubject
+from miles_core.types.trajectory import Group
 
 
 @check("staleness", Grade.GOLD, "what the current weights sampled is kept, and so is what no engine sampled")
@@ -39,3 +42,28 @@ def pure(subject: ComponentSubject) -> None:
     again = [policy.judge(group, version) for version in reversed(range(2, 20))][::-1]
     expect(first == again, "the same group at the same version is judged differently", "keep no state")
     expect(snapshot(group) == before, "the group was changed", "judge, and change nothing")
+
+
+@check("staleness", Grade.GOLD, "a group that it keeps changed has the same tokens, and no more of them to learn from")
+def only_masks(subject: ComponentSubject) -> None:
+    policy: Staleness = subject.build()
+    task = make_task()
+    rows = [make_sequence(str(task.prompt), ("ab", "cd"), versions=versions) for versions in ((1, 9), (9, 9))]
+    trajectories = tuple(
+        make_trajectory("cd", 1.0, task=task, index=index, id=f"g0/{index}", sequences=[row])
+        for index, row in enumerate(rows)
+    )
+    group = Group(task, 0, 0, trajectories)
+    changed = [verdict.instead for version in range(9, 20) if (verdict := policy.judge(group, version)).instead]
+    if not changed:
+        inapplicable("it keeps groups as they are, or not at all")
+    for other in changed:
+        assert other is not None
+        expect(
+            [t.id for t in other.trajectories] == [t.id for t in trajectories], "trajectories are missing", "keep all"
+        )
+        for theirs, ours in zip(other.trajectories, trajectories, strict=True):
+            for new, old in zip(theirs.sequences, ours.sequences, strict=True):
+                expect(np.array_equal(new.tokens, old.tokens), "tokens differ", "change only what is learned from")
+                more = new.sampled & ~old.sampled
+                expect(not more.any(), "more tokens are to be learned from than were sampled", "only mask tokens out")
