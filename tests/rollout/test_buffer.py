@@ -57,7 +57,7 @@ def test_what_waits_survives_a_checkpoint_in_its_order(arrival, cut, capacity, o
         puts = [asyncio.create_task(box.put(group(number))) for number in arrival]
         await asyncio.sleep(0)
         taken = []
-        while len(taken) < cut and (not ordered or box.waiting()[:1] and box.waiting()[0].number == len(taken)):
+        while len(taken) < cut and (not ordered or (box.waiting()[:1] and box.waiting()[0].number == len(taken))):
             taken.append((await box.get(1)).number)
         state, waiting = json.loads(json.dumps(box.state())), box.waiting()
         unfinished = [number for number, put in zip(arrival, puts, strict=True) if not put.done()]
