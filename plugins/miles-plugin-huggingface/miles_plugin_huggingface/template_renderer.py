@@ -84,9 +84,21 @@ class TemplateRenderer:
     def _text(self, messages: Sequence[Message], *, generation: bool) -> str:
         plain = [dict(message) for message in messages]
         try:
-            return self._template.render(messages=plain, add_generation_prompt=generation, **self._special)
+            text: str = self._template.render(messages=plain, add_generation_prompt=generation, **self._special)
         except (jinja2.TemplateError, TypeError) as error:  # TypeError: e.g. a template that adds text to None
             raise ValueError(f"the chat template cannot express this conversation: {error}") from error
+        _refuse_what_was_lost(messages, text)
+        return text
+
+
+def _refuse_what_was_lost(messages: Sequence[Message], text: str) -> None:
+    """jinja prints what it does not know as nothing, and a list as Python would: neither is what was meant."""
+    for message in messages:
+        content = message.get("content")
+        if content is None and not message.get("tool_calls"):
+            raise ValueError(f"a message of {message.get('role')!r} has no content")
+        if isinstance(content, list | tuple) and str(content) in text:
+            raise ValueError(f"the chat template reads text only, got content {content!r:.80}")
 
 
 class _Generation(Extension):

@@ -149,3 +149,18 @@ def test_without_a_template_contents_are_lines(bos: bool, folder: Path) -> None:
     assert ours.decode(turn).endswith("c<|end|>")
     with pytest.raises(ValueError, match="plain text only"):
         ours.render([{"role": "user", "content": [{"type": "text", "text": "x"}]}])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user"},
+        {"role": "user", "content": None},
+        {"role": "user", "content": [{"type": "image", "image": "x"}]},
+    ],
+)
+def test_what_a_template_would_lose_is_refused(message: dict[str, Any], folder: Path) -> None:
+    """jinja prints an unknown name as nothing, and a list as Python writes it."""
+    write_tokenizer(folder, "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    with pytest.raises(ValueError, match=r"no content|reads text only"):
+        renderer(folder).render([message])

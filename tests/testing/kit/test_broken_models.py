@@ -176,7 +176,7 @@ def test_a_good_one_passes(kind, good):
 def test_a_models_renderer_is_held_to_the_same():
     names = {each.id.partition("/")[2] for each in all_checks() if each.kind == "renderer"}
     assert names <= {each.id.partition("/")[2] for each in all_checks() if each.kind == "model"}
-    assert find_check("model/is-pure").promise.startswith("Renderer: ")
+    assert find_check("model/is-pure").promise.startswith("its renderer: ")
 
 
 def test_what_would_have_to_be_fetched_is_skipped_with_the_reason():

@@ -17,7 +17,7 @@ from miles_core.types.trajectory import Group
 KIND = "advantage"
 
 
-@check(KIND, Grade.SILVER, "Every trajectory gets one float32 array for each of its sequences, as long as it")
+@check(KIND, Grade.SILVER, "every trajectory gets one float32 array for each of its sequences, as long as it")
 def gives_an_array_for_every_sequence(subject: ComponentSubject) -> None:
     groups = _groups()
     found = subject.build().compute(groups)
@@ -44,7 +44,7 @@ def gives_an_array_for_every_sequence(subject: ComponentSubject) -> None:
             )
 
 
-@check(KIND, Grade.GOLD, "Advantages are finite, also where all rewards of a group or of the batch are equal")
+@check(KIND, Grade.GOLD, "advantages are finite, also where all rewards of a group or of the batch are equal")
 def is_finite_for_equal_rewards(subject: ComponentSubject) -> None:
     equal = [make_group(["3", "4", "5"], [0.7, 0.7, 0.7]), make_group(["1", "2"], [0.0, 0.0], number=1)]
     for title, groups in (("unequal rewards", _groups()), ("equal rewards", equal), ("one equal group", equal[:1])):
@@ -57,7 +57,7 @@ def is_finite_for_equal_rewards(subject: ComponentSubject) -> None:
         )
 
 
-@check(KIND, Grade.GOLD, "A group that shrank to one trajectory gets finite advantages, or is refused in words")
+@check(KIND, Grade.GOLD, "a group that shrank to one trajectory gets finite advantages, or is refused in words")
 def handles_a_group_of_one(subject: ComponentSubject) -> None:
     groups = [make_group(["3"], [1.0])]
     try:
@@ -72,7 +72,7 @@ def handles_a_group_of_one(subject: ComponentSubject) -> None:
     )
 
 
-@check(KIND, Grade.GOLD, "The order of groups and of trajectories does not matter")
+@check(KIND, Grade.GOLD, "the order of groups and of trajectories does not matter")
 def does_not_depend_on_order(subject: ComponentSubject) -> None:
     groups = _groups()
     turned = [group.replacing(group.trajectories[::-1]) for group in groups][::-1]
@@ -85,7 +85,7 @@ def does_not_depend_on_order(subject: ComponentSubject) -> None:
     )
 
 
-@check(KIND, Grade.GOLD, "The same groups give the same advantages to the last bit, also from a fresh component")
+@check(KIND, Grade.GOLD, "the same groups give the same advantages to the last bit, also from a fresh component")
 def repeats_itself(subject: ComponentSubject) -> None:
     groups, component = _groups(), subject.build()
     runs = [_values(one.compute(groups), groups) for one in (component, component, subject.build())]
@@ -93,7 +93,7 @@ def repeats_itself(subject: ComponentSubject) -> None:
     expect(same, "the advantages differ from call to call", "keep no state between calls and draw no random numbers")
 
 
-@check(KIND, Grade.GOLD, "What it is given stays as it was")
+@check(KIND, Grade.GOLD, "what it is given stays as it was")
 def changes_nothing_it_is_given(subject: ComponentSubject) -> None:
     groups = _groups()
     before = _arrays(groups)

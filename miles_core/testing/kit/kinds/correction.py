@@ -16,13 +16,13 @@ LOG_RATIO = np.array([0.0, 0.05, -0.1, 0.7, -0.9, 1.5, -3.0, 0.01, 4.0, -0.4], n
 ROWS = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
 
 
-@check(KIND, Grade.SILVER, "It gives one finite weight, and one number of each metric, for every token")
+@check(KIND, Grade.SILVER, "it gives one finite weight, and one number of each metric, for every token")
 def gives_a_weight_for_every_token(subject: ComponentSubject) -> None:
     tensors, component = tensors_of(subject), subject.build()
     check_terms(_correct(component, tensors, LOG_RATIO, ROWS), tensors, len(LOG_RATIO), "correct")
 
 
-@check(KIND, Grade.GOLD, "Where engine and trainer agree, the weight is 1")
+@check(KIND, Grade.GOLD, "where engine and trainer agree, the weight is 1")
 def leaves_agreement_alone(subject: ComponentSubject) -> None:
     tensors, component = tensors_of(subject), subject.build()
     weights = tensors.array(_correct(component, tensors, np.zeros(10, np.float32), ROWS).values)
@@ -33,7 +33,7 @@ def leaves_agreement_alone(subject: ComponentSubject) -> None:
     )
 
 
-@check(KIND, Grade.GOLD, "Weights are detached, and what it is given stays as it was")
+@check(KIND, Grade.GOLD, "weights are detached, and what it is given stays as it was")
 def is_detached_and_changes_nothing(subject: ComponentSubject) -> None:
     tensors, component = tensors_of(subject), subject.build()
     log_ratio, row = tensors.of(LOG_RATIO), tensors.of(ROWS)
@@ -47,7 +47,7 @@ def is_detached_and_changes_nothing(subject: ComponentSubject) -> None:
     expect(unchanged, "log_ratio or row changed during the call", "use no operation in place on the inputs")
 
 
-@check(KIND, Grade.GOLD, "A row's weights are the same in every micro-batch, and each time")
+@check(KIND, Grade.GOLD, "a row's weights are the same in every micro-batch, and each time")
 def does_not_depend_on_the_micro_batch(subject: ComponentSubject) -> None:
     tensors, component = tensors_of(subject), subject.build()
     together = tensors.array(_correct(component, tensors, LOG_RATIO, ROWS).values)

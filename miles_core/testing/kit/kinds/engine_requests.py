@@ -25,7 +25,7 @@ TOLERANCE = 0.02
 @check(
     KIND,
     Grade.SILVER,
-    "It says what it can do: a context within the model's, pause modes, forms of weights",
+    "it says what it can do: a context within the model's, pause modes, forms of weights",
     reduced=True,
 )
 async def declares_its_capabilities(subject: ComponentSubject) -> None:
@@ -49,7 +49,7 @@ async def declares_its_capabilities(subject: ComponentSubject) -> None:
         )
 
 
-@gold("Token ids in, token ids out: types, lengths, spans and the reason of ending agree")
+@gold("token ids in, token ids out: types, lengths, spans and the reason of ending agree")
 async def gives_tokens_that_agree_with_themselves(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         requests = [bench.request(f"r{n}", "2+2=" + "1" * n, max_new_tokens=1 + 5 * n) for n in range(4)]
@@ -61,7 +61,7 @@ async def gives_tokens_that_agree_with_themselves(subject: ComponentSubject) -> 
         expect(unchanged, "the tokens of a request changed", "copy a request's tokens before you write")
 
 
-@gold("Log-probs are log-softmax(logits / temperature) of the sampled token, greedy at 1")
+@gold("log-probs are log-softmax(logits / temperature) of the sampled token, greedy at 1")
 async def reports_honest_logprobs(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         reference = bench.model.reference(1)
@@ -87,7 +87,7 @@ async def reports_honest_logprobs(subject: ComponentSubject) -> None:
                 )
 
 
-@gold("A NoiseKey alone decides the noise, whatever is sampled beside it")
+@gold("a NoiseKey alone decides the noise, whatever is sampled beside it")
 async def is_a_function_of_its_noise_key(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         if not bench.capabilities.noise_keyed:
@@ -104,7 +104,7 @@ async def is_a_function_of_its_noise_key(subject: ComponentSubject) -> None:
         expect(not same_tokens(alone, other), "another seed gave the same tokens", mend)
 
 
-@gold("Sampling ends with a stop token, which is included, or at max_new_tokens")
+@gold("sampling ends with a stop token, which is included, or at max_new_tokens")
 async def stops_where_it_is_told(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         free = await bench.generate(max_new_tokens=20, ignore_stop=True)
@@ -127,7 +127,7 @@ async def stops_where_it_is_told(subject: ComponentSubject) -> None:
         )
 
 
-@gold("What it can never do is refused with RequestError, at once")
+@gold("what it can never do is refused with RequestError, at once")
 async def refuses_impossible_requests(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         vocabulary, context = bench.model.files.card.vocabulary, bench.capabilities.context
@@ -148,7 +148,7 @@ async def refuses_impossible_requests(subject: ComponentSubject) -> None:
         _check_result(bench, good, await bench.engine.generate(good))
 
 
-@gold("Truncated sampling is truncated, and its log-probs are those before truncation")
+@gold("truncated sampling is truncated, and its log-probs are those before truncation")
 async def truncates_as_declared(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         if not bench.capabilities.truncation:
@@ -168,7 +168,7 @@ async def truncates_as_declared(subject: ComponentSubject) -> None:
             )
 
 
-@gold("A request that is cancelled frees its slot, and nothing else ends with it")
+@gold("a request that is cancelled frees its slot, and nothing else ends with it")
 async def a_cancelled_request_frees_its_slot(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         await bench.engine.pause(bench.mode)  # so that it is surely unfinished
@@ -189,7 +189,7 @@ async def a_cancelled_request_frees_its_slot(subject: ComponentSubject) -> None:
         expect(idle, f"afterwards stats says {await bench.engine.stats()}", mend)
 
 
-@gold("Stats count the tokens of prompts and outputs")
+@gold("stats count the tokens of prompts and outputs")
 async def counts_what_it_does(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         before = await bench.engine.stats()

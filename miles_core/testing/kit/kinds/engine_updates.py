@@ -21,7 +21,7 @@ LONG = 180
 """Tokens of a request that an update is to meet in flight."""
 
 
-@check(KIND, Grade.SILVER, "It has no version before its first update, and refuses to generate", reduced=True)
+@check(KIND, Grade.SILVER, "it has no version before its first update, and refuses to generate", reduced=True)
 async def has_no_version_at_first(subject: ComponentSubject) -> None:
     async with engine_bench(subject, publish=False) as bench:
         version = await bench.engine.version()
@@ -29,7 +29,7 @@ async def has_no_version_at_first(subject: ComponentSubject) -> None:
         await refused(bench.generate(), RunError, "generate without weights", "there is nothing to sample from yet")
 
 
-@gold("After an update it reports the new version, and samples under the new weights")
+@gold("after an update it reports the new version, and samples under the new weights")
 async def reports_the_version_it_uses(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         first = await bench.generate(ignore_stop=True)
@@ -51,7 +51,7 @@ async def reports_the_version_it_uses(subject: ComponentSubject) -> None:
         expect(same, "the first weights, published again, give other log-probs", mend)
 
 
-@gold("An update is refused unless it is paused and the only one")
+@gold("an update is refused unless it is paused and the only one")
 async def keeps_the_order_of_an_update(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         tensors = bench.model.tensors(2)
@@ -70,7 +70,7 @@ async def keeps_the_order_of_an_update(subject: ComponentSubject) -> None:
         expect(await engine.version() == 2, "after a discarded update the next one failed", "forget a discarded update")
 
 
-@gold("Unknown tensors and other shapes are refused, and the old weights are untouched")
+@gold("unknown tensors and other shapes are refused, and the old weights are untouched")
 async def refuses_tensors_that_do_not_fit(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         if bench.form is not Form.TENSORS:
@@ -93,7 +93,7 @@ async def refuses_tensors_that_do_not_fit(subject: ComponentSubject) -> None:
         _check_unchanged(before, after, await bench.engine.version())
 
 
-@gold("An update that lacks tensors cannot be finished, and discarding it leaves what was declared")
+@gold("an update that lacks tensors cannot be finished, and discarding it leaves what was declared")
 async def cannot_finish_half_an_update(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         if bench.form is not Form.TENSORS:
@@ -122,7 +122,7 @@ async def cannot_finish_half_an_update(subject: ComponentSubject) -> None:
         await bench.publish(3)
 
 
-@gold("While paused nothing is sampled; requests wait, and go on after resume")
+@gold("while paused nothing is sampled; requests wait, and go on after resume")
 async def samples_nothing_while_paused(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         for mode in sorted(bench.capabilities.pause_modes):
@@ -142,7 +142,7 @@ async def samples_nothing_while_paused(subject: ComponentSubject) -> None:
             expect(result.finish is not Finish.ABORT, "a request that had waited was aborted", "sample it after resume")
 
 
-@gold("A request in flight over an update carries both versions, or is aborted, as the mode says")
+@gold("a request in flight over an update carries both versions, or is aborted, as the mode says")
 async def carries_requests_over_an_update(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         for place, mode in enumerate(sorted(bench.capabilities.pause_modes)):
@@ -153,7 +153,7 @@ async def carries_requests_over_an_update(subject: ComponentSubject) -> None:
                 _check_carried_over(results, mode)
 
 
-@gold("It reads a Hugging Face directory, where it declares that form")
+@gold("it reads a Hugging Face directory, where it declares that form")
 async def reads_a_directory(subject: ComponentSubject) -> None:
     async with engine_bench(subject) as bench:
         if Form.DISK not in bench.capabilities.forms:

@@ -64,7 +64,7 @@ class Step:
         return total, _gradient(inputs.logprobs, self.tensors)
 
 
-@check(KIND, Grade.SILVER, "It says with a bool each whether it needs rollout and reference log-probs")
+@check(KIND, Grade.SILVER, "it says with a bool each whether it needs rollout and reference log-probs")
 def says_what_it_needs(subject: ComponentSubject) -> None:
     loss = subject.build()
     for name in ("needs_rollout_logprobs", "needs_reference"):
@@ -72,7 +72,7 @@ def says_what_it_needs(subject: ComponentSubject) -> None:
         expect(isinstance(value, bool), f"{name} is {value!r}", f"make {name} a property or attribute that is a bool")
 
 
-@check(KIND, Grade.SILVER, "It weighs every row: float32 [n], finite, 0 at tokens that were not sampled")
+@check(KIND, Grade.SILVER, "it weighs every row: float32 [n], finite, 0 at tokens that were not sampled")
 def weighs_every_row(subject: ComponentSubject) -> None:
     step = Step(subject)
     weights = step.loss.weights(step.rows)
@@ -90,13 +90,13 @@ def weighs_every_row(subject: ComponentSubject) -> None:
     )
 
 
-@check(KIND, Grade.GOLD, "Every sampled token gets one finite value, and one number of each metric")
+@check(KIND, Grade.GOLD, "every sampled token gets one finite value, and one number of each metric")
 def gives_a_value_for_every_token(subject: ComponentSubject) -> None:
     step = Step(subject)
     check_terms(step.loss.per_token(step.inputs()), step.tensors, step.count, "per_token")
 
 
-@check(KIND, Grade.GOLD, "It works without the inputs that it says it does not need")
+@check(KIND, Grade.GOLD, "it works without the inputs that it says it does not need")
 def needs_no_more_than_it_says(subject: ComponentSubject) -> None:
     step = Step(subject)
     rollout, reference = step.needs
@@ -113,7 +113,7 @@ def needs_no_more_than_it_says(subject: ComponentSubject) -> None:
         )
 
 
-@check(KIND, Grade.GOLD, "The gradient reaches the log-prob of each token that has a weight and an advantage")
+@check(KIND, Grade.GOLD, "the gradient reaches the log-prob of each token that has a weight and an advantage")
 def its_gradient_reaches_the_logprobs(subject: ComponentSubject) -> None:
     step = Step(subject)
     if not step.tensors.carries_gradients:
@@ -137,7 +137,7 @@ def its_gradient_reaches_the_logprobs(subject: ComponentSubject) -> None:
     )
 
 
-@check(KIND, Grade.GOLD, "Micro-batches of any size add up to the same loss and gradient")
+@check(KIND, Grade.GOLD, "micro-batches of any size add up to the same loss and gradient")
 def micro_batches_add_up(subject: ComponentSubject) -> None:
     step = Step(subject)
     names = list(dict.fromkeys(row.trajectory for row in step.rows))
@@ -161,7 +161,7 @@ def micro_batches_add_up(subject: ComponentSubject) -> None:
         )
 
 
-@check(KIND, Grade.GOLD, "The same inputs give the same values, and stay as they were")
+@check(KIND, Grade.GOLD, "the same inputs give the same values, and stay as they were")
 def repeats_itself_and_changes_nothing(subject: ComponentSubject) -> None:
     step = Step(subject)
     inputs = step.inputs()

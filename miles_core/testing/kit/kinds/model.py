@@ -32,7 +32,7 @@ print(json.dumps({"name": card.name, "parameters": card.parameters, "heavy": [n 
 """
 
 
-@check(KIND, Grade.SILVER, "Its card is whole: names, positive sizes, stop tokens inside the vocabulary")
+@check(KIND, Grade.SILVER, "its card is whole: names, positive sizes, stop tokens inside the vocabulary")
 def has_a_whole_card(subject: ComponentSubject) -> None:
     card = subject.build().describe()
     expect(isinstance(card, ModelCard), f"describe gave {type(card).__name__}", "return a miles_core.ModelCard")
@@ -95,7 +95,7 @@ def materialises_what_it_describes(subject: ComponentSubject) -> None:
     )
 
 
-@check(KIND, Grade.GOLD, "A second materialise finds the files and changes none of them")
+@check(KIND, Grade.GOLD, "a second materialise finds the files and changes none of them")
 def materialises_once(subject: ComponentSubject) -> None:
     model, _ = materialised(subject)
     first = model.materialise()

@@ -21,14 +21,14 @@ SMALLEST_EXPONENT = {"float64": -1022, "float32": -126, "float16": -14, "bfloat1
 """Of the smallest normal number."""
 
 
-@check(KIND, Grade.SILVER, "It takes a trainer's float32 or bfloat16 matrices")
+@check(KIND, Grade.SILVER, "it takes a trainer's float32 or bfloat16 matrices")
 def takes_matrices_of_weights(subject: ComponentSubject) -> None:
     component = subject.build()
     taken = [dtype for dtype in ("float32", "bfloat16") if _taken(component, _wire(dtype, (256, 128)))]
     expect(taken, "it refuses float32 and bfloat16 matrices", "take at least one of them: it is what trainers hold")
 
 
-@check(KIND, Grade.GOLD, "What encode gives is what layout said: names, shapes, dtypes, order, and as many bytes")
+@check(KIND, Grade.GOLD, "what encode gives is what layout said: names, shapes, dtypes, order, and as many bytes")
 def keeps_its_layout(subject: ComponentSubject) -> None:
     component = subject.build()
     for wire in _every_wire(component):
@@ -47,7 +47,7 @@ def keeps_its_layout(subject: ComponentSubject) -> None:
         )
 
 
-@check(KIND, Grade.GOLD, "The same tensor gives the same bytes, is not changed, and may be read-only memory")
+@check(KIND, Grade.GOLD, "the same tensor gives the same bytes, is not changed, and may be read-only memory")
 def repeats_itself_and_changes_nothing(subject: ComponentSubject) -> None:
     component, other = subject.build(), subject.build()
     for wire in _every_wire(component):
@@ -62,7 +62,7 @@ def repeats_itself_and_changes_nothing(subject: ComponentSubject) -> None:
         expect(wire.data.tobytes() == before, f"{_title(wire)} was changed", "write into memory of your own")
 
 
-@check(KIND, Grade.GOLD, "Values are off by no more than half a unit in the last place of its format")
+@check(KIND, Grade.GOLD, "values are off by no more than half a unit in the last place of its format")
 def rounds_to_nearest(subject: ComponentSubject) -> None:
     component = subject.build()
     tried = 0
@@ -80,7 +80,7 @@ def rounds_to_nearest(subject: ComponentSubject) -> None:
         inapplicable("its format has scales beside the values, or another layout: no general reference can read it")
 
 
-@check(KIND, Grade.GOLD, "A dtype that it does not take is refused with RequestError, by layout and by encode alike")
+@check(KIND, Grade.GOLD, "a dtype that it does not take is refused with RequestError, by layout and by encode alike")
 def refuses_other_dtypes(subject: ComponentSubject) -> None:
     component = subject.build()
     for dtype in ("no-such-dtype", *DTYPE_BYTES):

@@ -21,13 +21,13 @@ def both(grade: Grade, promise: str) -> Callable[[Trial], Trial]:
 
     def register(function: Trial) -> Trial:
         check("renderer", grade, promise)(function)
-        check("model", grade, f"Renderer: {promise[0].lower()}{promise[1:]}")(function)
+        check("model", grade, f"its renderer: {promise}")(function)
         return function
 
     return register
 
 
-@both(Grade.SILVER, "Tokens are int32 [n] inside the vocabulary, and so are the stop tokens")
+@both(Grade.SILVER, "tokens are int32 [n] inside the vocabulary, and so are the stop tokens")
 def gives_tokens_of_the_vocabulary(subject: ComponentSubject) -> None:
     rendering = rendering_of(subject)
     renderer = rendering.renderer
@@ -60,7 +60,7 @@ def decodes_what_it_encoded(subject: ComponentSubject) -> None:
         )
 
 
-@both(Grade.GOLD, "Rendering only appends: a longer conversation begins with the tokens of the shorter one")
+@both(Grade.GOLD, "rendering only appends: a longer conversation begins with the tokens of the shorter one")
 def renders_append_only(subject: ComponentSubject) -> None:
     rendering = rendering_of(subject)
     for messages in rendering.conversations():
@@ -75,7 +75,7 @@ def renders_append_only(subject: ComponentSubject) -> None:
                 _check_prefix(rendering, before, whole, generation=True)
 
 
-@both(Grade.GOLD, "A bridge brings a finished turn to where rendering the whole conversation stands")
+@both(Grade.GOLD, "a bridge brings a finished turn to where rendering the whole conversation stands")
 def bridges_to_the_next_turn(subject: ComponentSubject) -> None:
     rendering = rendering_of(subject)
     renderer = rendering.renderer
@@ -120,7 +120,7 @@ def parses_what_was_sampled(subject: ComponentSubject) -> None:
             )
 
 
-@both(Grade.GOLD, "What the format cannot express is refused with ValueError, never dropped silently")
+@both(Grade.GOLD, "what the format cannot express is refused with ValueError, never dropped silently")
 def refuses_what_it_cannot_express(subject: ComponentSubject) -> None:
     renderer = rendering_of(subject).renderer
     for title, message, trace in (
@@ -142,7 +142,7 @@ def refuses_what_it_cannot_express(subject: ComponentSubject) -> None:
         )
 
 
-@both(Grade.GOLD, "It is pure: the same from several threads at once, and each time")
+@both(Grade.GOLD, "it is pure: the same from several threads at once, and each time")
 def is_pure(subject: ComponentSubject) -> None:
     rendering = rendering_of(subject)
     conversations = list(rendering.conversations())

@@ -28,7 +28,7 @@ TOLERANCE = 0.02
 gold = partial(check, KIND, Grade.GOLD, reduced=True)
 
 
-@check(KIND, Grade.SILVER, "Its facts are whole: parameters as the card says, tensors by name", reduced=True)
+@check(KIND, Grade.SILVER, "its facts are whole: parameters as the card says, tensors by name", reduced=True)
 def states_its_facts(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         facts = bench.one.facts()
@@ -45,7 +45,7 @@ def states_its_facts(subject: ComponentSubject) -> None:
         expect(names and len(set(names)) == len(names), f"its tensors are {names[:3]}...", "name each tensor once")
 
 
-@gold("Scores are float32 [n]: the log-prob of each sampled token at the temperature of its span, 0 elsewhere")
+@gold("scores are float32 [n]: the log-prob of each sampled token at the temperature of its span, 0 elsewhere")
 def scores_sampled_tokens(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         given = lines()
@@ -67,7 +67,7 @@ def scores_sampled_tokens(subject: ComponentSubject) -> None:
             )
 
 
-@gold("The temperature of a span counts: another one gives other scores, greedy those of 1")
+@gold("the temperature of a span counts: another one gives other scores, greedy those of 1")
 def scores_at_the_temperature_of_the_span(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         for step in range(3):  # away from a uniform distribution, where all temperatures are alike
@@ -78,7 +78,7 @@ def scores_at_the_temperature_of_the_span(subject: ComponentSubject) -> None:
         expect(np.allclose(one, greedy, atol=1e-5), "a greedy span is not scored at temperature 1", mend)
 
 
-@gold("Scoring changes nothing, and does not depend on what is scored beside it")
+@gold("scoring changes nothing, and does not depend on what is scored beside it")
 def scores_without_side_effects(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         given = lines()
@@ -95,7 +95,7 @@ def scores_without_side_effects(subject: ComponentSubject) -> None:
             )
 
 
-@gold("A step moves log-probs the way the advantages point, and reports numbers")
+@gold("a step moves log-probs the way the advantages point, and reports numbers")
 def learns_what_the_advantages_say(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         batch = batch_of({"g0/0": 1.0, "g0/1": -1.0})
@@ -116,7 +116,7 @@ def learns_what_the_advantages_say(subject: ComponentSubject) -> None:
         expect(report.metrics and not wrong, f"its metrics are {wrong or 'empty'}", "report finite numbers by name")
 
 
-@gold("Demonstrations repeated are learned: their loss falls")
+@gold("demonstrations repeated are learned: their loss falls")
 def learns_demonstrations(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         shown = make_batch([make_group(["3", "4"]).replacing(_demonstrations())], 1.0)
@@ -131,7 +131,7 @@ def learns_demonstrations(subject: ComponentSubject) -> None:
         )
 
 
-@gold("A loss that is not finite stops the step with RunError naming the trajectory; the weights stay")
+@gold("a loss that is not finite stops the step with RunError naming the trajectory; the weights stay")
 def refuses_what_is_not_finite(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         trainer = bench.one
@@ -152,7 +152,7 @@ def refuses_what_is_not_finite(subject: ComponentSubject) -> None:
         expect(same_scores(before, after), "the weights changed in a step that was refused", "check before you step")
 
 
-@gold("Every tensor of its facts is sent, in order, and again after each step with what was learned")
+@gold("every tensor of its facts is sent, in order, and again after each step with what was learned")
 def sends_what_it_has(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         facts = list(bench.one.facts().tensors)
@@ -171,7 +171,7 @@ def sends_what_it_has(subject: ComponentSubject) -> None:
         bench.one.release(99)
 
 
-@gold("The same batches from the same weights give the same result to the last bit")
+@gold("the same batches from the same weights give the same result to the last bit")
 def repeats_itself(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         other = bench.build()
@@ -183,7 +183,7 @@ def repeats_itself(subject: ComponentSubject) -> None:
         expect(same, "two trainers built alike differ after three steps", "seed by context.seed, keep the order")
 
 
-@gold("A new phase keeps the weights and what the optimizer knows")
+@gold("a new phase keeps the weights and what the optimizer knows")
 def begins_another_phase(subject: ComponentSubject) -> None:
     with trainer_bench(subject) as bench:
         other = bench.build()

@@ -19,7 +19,7 @@ KIND = "trainer"
 gold = partial(check, KIND, Grade.GOLD, reduced=True)
 
 
-@gold("Loaded, a checkpoint continues as if nothing had happened: scores and next steps are equal to the last bit")
+@gold("loaded, a checkpoint continues as if nothing had happened: scores and next steps are equal to the last bit")
 def continues_from_a_checkpoint(subject: ComponentSubject) -> None:
     folder = _empty(subject.folder / "saved")
     with trainer_bench(subject) as bench:
@@ -49,7 +49,7 @@ def continues_from_a_checkpoint(subject: ComponentSubject) -> None:
         )
 
 
-@gold("A checkpoint of another model is refused with RequestError")
+@gold("a checkpoint of another model is refused with RequestError")
 def refuses_another_models_checkpoint(subject: ComponentSubject) -> None:
     folder = _empty(subject.folder / "saved")
     with trainer_bench(subject) as bench:
@@ -72,7 +72,7 @@ def refuses_another_models_checkpoint(subject: ComponentSubject) -> None:
         fail("the checkpoint of a model of 2 layers was loaded into one of 3", "compare names and shapes in load")
 
 
-@gold("An export is a Hugging Face directory with the trained weights, which loads again")
+@gold("an export is a Hugging Face directory with the trained weights, which loads again")
 def exports_what_it_trained(subject: ComponentSubject) -> None:
     folder = _empty(subject.folder / "exported")
     with trainer_bench(subject) as bench:

@@ -26,7 +26,7 @@ SHAPES: tuple[tuple[str, tuple[int, ...]], ...] = (
 """Large and small, odd and empty: what breaks offsets and alignment."""
 
 
-@check(KIND, Grade.SILVER, "A delivery is JSON data that names the transport")
+@check(KIND, Grade.SILVER, "a delivery is JSON data that names the transport")
 def describes_a_delivery(subject: ComponentSubject) -> None:
     transport = subject.build()
     delivery = transport.send(1, wires())
@@ -44,7 +44,7 @@ def describes_a_delivery(subject: ComponentSubject) -> None:
         transport.release(1)
 
 
-@check(KIND, Grade.GOLD, "What one process sends, another receives: every bit, shape and dtype, in order")
+@check(KIND, Grade.GOLD, "what one process sends, another receives: every bit, shape and dtype, in order")
 def brings_every_bit_to_another_process(subject: ComponentSubject) -> None:
     transport = subject.build()
     for version, tensors in ((1, wires()), (2, wires(seed=2)), (1, wires(seed=3))):
@@ -55,7 +55,7 @@ def brings_every_bit_to_another_process(subject: ComponentSubject) -> None:
             transport.release(version)
 
 
-@check(KIND, Grade.GOLD, "The sender may change its weights once send has returned")
+@check(KIND, Grade.GOLD, "the sender may change its weights once send has returned")
 def is_a_snapshot(subject: ComponentSubject) -> None:
     transport = subject.build()
     tensors = wires()
@@ -72,7 +72,7 @@ def is_a_snapshot(subject: ComponentSubject) -> None:
     )
 
 
-@check(KIND, Grade.GOLD, "A delivery that was cut off or damaged is refused with RunError")
+@check(KIND, Grade.GOLD, "a delivery that was cut off or damaged is refused with RunError")
 def refuses_damage(subject: ComponentSubject) -> None:
     for damage, mend in (
         (_cut, "compare the length with the one that send wrote down"),
@@ -103,7 +103,7 @@ def releases(subject: ComponentSubject) -> None:
         expect(not left, f"after release {left[:2]} are still there", "delete and close in release what send made")
 
 
-@check(KIND, Grade.GOLD, "A transfer brings the version to every engine, and then releases it")
+@check(KIND, Grade.GOLD, "a transfer brings the version to every engine, and then releases it")
 async def transfers_to_every_engine(subject: ComponentSubject) -> None:
     for count in (1, 3):
         driver = subject.build()
@@ -121,7 +121,7 @@ async def transfers_to_every_engine(subject: ComponentSubject) -> None:
         expect(5 in source.released, "the version was not released", "release in a finally clause of transfer")
 
 
-@check(KIND, Grade.GOLD, "When an engine or the trainer fails, or it is cancelled, a transfer raises and releases")
+@check(KIND, Grade.GOLD, "when an engine or the trainer fails, or it is cancelled, a transfer raises and releases")
 async def releases_after_failures(subject: ComponentSubject) -> None:
     mend = "put send and the loads into try, release into finally, and let the exception pass"
     good, bad = Target("engine-0", subject.build()), FailingTarget("engine-1")
