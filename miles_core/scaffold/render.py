@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import miles_core
+from miles_core.contracts.hook_api import HOOK_API_VERSION
 from miles_core.errors import Problem
-from miles_core.hookspecs import HOOK_API_VERSION
 from miles_core.scaffold.names import Names
 from miles_core.scaffold.templates import ABOUT, RECIPE, kind_texts, shared_texts, whole_recipe
 
@@ -38,9 +38,7 @@ def class_problems(kind: str, names: Names) -> list[Problem]:
     found = {word for text in kind_texts(kind).values() for word in re.findall(r"\b\w*Xyz\w*\b", text)}
     classes = sorted(names_in(word, names) for word in found)
     return [
-        Problem(
-            f"the name would make a class {each!r}, which Python or miles_core has already", "NAME", "choose another"
-        )
+        Problem(f"the name would make a class {each!r}, which miles_core has already", "NAME", "choose another name")
         for each in classes
         if each in miles_core.__all__
     ]

@@ -33,4 +33,4 @@ def centred_ranks(rewards: NDArray[Any]) -> NDArray[Any]:
     """[n] numbers between -1 and 1 that add up to 0."""
     worse = (rewards[:, None] > rewards[None, :]).sum(axis=1)
     better = (rewards[:, None] < rewards[None, :]).sum(axis=1)
-    return (worse - better) / max(len(rewards) - 1, 1)
+    return np.asarray((worse - better) / max(len(rewards) - 1, 1))

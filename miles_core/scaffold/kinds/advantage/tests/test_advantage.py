@@ -12,7 +12,8 @@ from miles_plugin_xyz.options import XyzOptions
 def advantages(rewards: list[float | None], scale: float = 1.0) -> list[float]:
     """One number for each trajectory; all of its tokens must have it."""
     group = make_group(["a"] * len(rewards), rewards)
-    advantage = XyzAdvantage(XyzOptions(scale=scale), BuildContext(seed=1, name="advantage"))
+    options = XyzOptions(scale=scale)
+    advantage = XyzAdvantage(options, BuildContext(seed=1, name="advantage"))
     found = advantage.compute([group])
     numbers = []
     for trajectory in group.trajectories:

@@ -13,7 +13,8 @@ from miles_plugin_xyz.options import XyzOptions
 
 def played(guesses: list[str], secret: str = "7", cancelled: bool = False) -> Outcome:
     async def story() -> Outcome:
-        agent = XyzAgent(XyzOptions(turns=4), BuildContext(seed=1, name="agent"))
+        options = XyzOptions(turns=4)
+        agent = XyzAgent(options, BuildContext(seed=1, name="agent"))
         async with chat_episode(guesses, task=make_task("Which digit?", answer=secret)) as episode:
             if cancelled:
                 episode.cancelled.set()

@@ -33,8 +33,9 @@ class XyzBuffer:
     ) -> None:
         if ordered:
             raise RequestError(
-                "the schedule wants groups in the order of their numbers, buffer xyz gives the newest first",
-                mend="choose another buffer, or a schedule that does not",
+                "the schedule wants groups in the order of their numbers",
+                where="buffer xyz, which gives the newest",
+                mend="choose another buffer or schedule",
             )
         self._discarding = discarding
         self._capacity = max(1, int(self._factor * groups_per_step))
@@ -66,7 +67,7 @@ class XyzBuffer:
             self._changed.set()
             verdict = self._staleness.judge(group, version) if self._staleness else Verdict(True)
             if verdict.keep:
-                return group
+                return verdict.instead or group
             self._discard(group, Disposition.STALE, verdict.reason)
 
     def end(self, error: BaseException | None = None) -> None:

@@ -25,7 +25,8 @@ class OneVersion:
 
 
 def made(capacity: float = 1.0) -> XyzBuffer:
-    buffer = XyzBuffer(XyzOptions(capacity=capacity), BuildContext(seed=1, name="buffer"))
+    options = XyzOptions(capacity=capacity)
+    buffer = XyzBuffer(options, BuildContext(seed=1, name="buffer"))
     buffer.connect(2, [NoEvenNumbers()], OneVersion())
     return buffer
 

@@ -13,7 +13,8 @@ from miles_plugin_xyz.options import XyzOptions
 
 
 def corrected(ratios: list[float]) -> TokenTerms[NDArray[Any]]:
-    correction = XyzCorrection(XyzOptions(bounds=(0.5, 2.0)), BuildContext(seed=1, name="correction"))
+    options = XyzOptions(bounds=(0.5, 2.0))
+    correction = XyzCorrection(options, BuildContext(seed=1, name="correction"))
     return correction.correct(np.log(ratios), np.zeros(len(ratios), np.int64))
 
 

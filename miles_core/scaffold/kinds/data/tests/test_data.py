@@ -7,7 +7,8 @@ from miles_plugin_xyz.options import XyzOptions
 
 
 def made(seed: int = 1, epochs: int | None = 2) -> XyzData:
-    return XyzData(XyzOptions(largest=20, step=3, epochs=epochs), BuildContext(seed=seed, name="data"))
+    options = XyzOptions(largest=20, step=3, epochs=epochs)
+    return XyzData(options, BuildContext(seed=seed, name="data"))
 
 
 def drawn(data: XyzData) -> list[Task]:

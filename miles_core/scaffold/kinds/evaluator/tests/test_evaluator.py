@@ -38,7 +38,8 @@ def context(recorded: list[Group]) -> EvaluationContext:
 
 
 def made() -> XyzEvaluator:
-    return XyzEvaluator(XyzOptions(attempts=4, k=2), BuildContext(seed=1, name="evaluator"))
+    options = XyzOptions(attempts=4, k=2)
+    return XyzEvaluator(options, BuildContext(seed=1, name="evaluator"))
 
 
 def test_each_task_gets_its_score_under_the_version_that_was_measured() -> None:

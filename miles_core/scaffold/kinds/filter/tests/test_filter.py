@@ -19,7 +19,8 @@ from miles_plugin_xyz.options import XyzOptions
     ],
 )
 def test_the_mean_length_decides(texts: list[str], verdict: Verdict) -> None:
-    judge = XyzFilter(XyzOptions(shortest=3, longest=5), BuildContext(seed=1, name="filter"))
+    options = XyzOptions(shortest=3, longest=5)
+    judge = XyzFilter(options, BuildContext(seed=1, name="filter"))
     assert judge.judge(make_group(texts)) == verdict
 
 

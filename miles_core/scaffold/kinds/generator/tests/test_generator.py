@@ -11,7 +11,8 @@ from miles_plugin_xyz.options import XyzOptions
 
 
 def generated(engine: ScriptedEngine, max_new_tokens: int = 16) -> Trajectory:
-    generator = XyzGenerator(XyzOptions(turns=2, again="Sure?"), BuildContext(seed=1, name="generator"))
+    options = XyzOptions(turns=2, again="Sure?")
+    generator = XyzGenerator(options, BuildContext(seed=1, name="generator"))
     attempt = make_attempt(sampling=Sampling(max_new_tokens=max_new_tokens))
     return asyncio.run(generator.generate(attempt, make_generate_context(engine)))
 
@@ -51,7 +52,8 @@ def test_an_answer_that_was_cut_is_the_last() -> None:
 def test_an_aborted_attempt_is_not_asked_again() -> None:
     async def story() -> Trajectory:
         engine = ScriptedEngine(["4" * 100])
-        generator = XyzGenerator(XyzOptions(), BuildContext(seed=1, name="generator"))
+        options = XyzOptions()
+        generator = XyzGenerator(options, BuildContext(seed=1, name="generator"))
         attempt = make_attempt(sampling=Sampling(max_new_tokens=100))
         running = asyncio.create_task(generator.generate(attempt, make_generate_context(engine)))
         for _ in range(10):

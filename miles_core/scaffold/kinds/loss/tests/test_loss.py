@@ -13,7 +13,8 @@ from miles_plugin_xyz.options import XyzOptions
 
 
 def made() -> XyzLoss:
-    return XyzLoss(XyzOptions(clip=0.2), BuildContext(seed=1, name="loss"))
+    options = XyzOptions(clip=0.2)
+    return XyzLoss(options, BuildContext(seed=1, name="loss"))
 
 
 def inputs(ratio: float, advantage: float, correction: float = 1.0) -> LossInputs[NDArray[Any]]:

@@ -10,7 +10,8 @@ from miles_plugin_xyz.options import XyzOptions
 
 
 def matches(stored: dict[str, Any], replayed: dict[str, Any], ignore_case: bool = False) -> bool:
-    matcher = XyzMatcher(XyzOptions(ignore_case=ignore_case), BuildContext(seed=1, name="matcher"))
+    options = XyzOptions(ignore_case=ignore_case)
+    matcher = XyzMatcher(options, BuildContext(seed=1, name="matcher"))
     return matcher.matches(stored, replayed)
 
 

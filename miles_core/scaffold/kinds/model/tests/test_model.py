@@ -16,7 +16,8 @@ ANSWER: Message = {"role": "assistant", "content": "3"}
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> XyzModel:
     monkeypatch.setenv("MILES_CACHE", str(tmp_path / "cache"))
-    return XyzModel(XyzOptions(context=64), BuildContext(seed=1, name="model"))
+    options = XyzOptions(context=64)
+    return XyzModel(options, BuildContext(seed=1, name="model"))
 
 
 def test_the_card_needs_no_files(model: XyzModel, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from miles_plugin_xyz.precision import XyzPrecision
 
 
 def made(**options: Any) -> XyzPrecision:
-    return XyzPrecision(XyzOptions(**options), BuildContext(seed=1, name="precision"))
+    chosen = XyzOptions(**options)
+    return XyzPrecision(chosen, BuildContext(seed=1, name="precision"))
 
 
 def encoded(values: list[float], **options: Any) -> NDArray[np.float16]:

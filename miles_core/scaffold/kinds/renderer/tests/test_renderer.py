@@ -13,7 +13,8 @@ NEXT: Message = {"role": "user", "content": "sure?"}
 
 
 def made() -> XyzRenderer:
-    return XyzRenderer(XyzOptions(), BuildContext(seed=1, name="renderer"))
+    options = XyzOptions()
+    return XyzRenderer(options, BuildContext(seed=1, name="renderer"))
 
 
 def test_a_conversation_as_text() -> None:

@@ -12,7 +12,8 @@ from miles_plugin_xyz.reward import XyzReward
 
 
 def values(texts: list[str], limit: int) -> list[float]:
-    reward = XyzReward(XyzOptions(limit=limit), BuildContext(seed=1, name="reward"))
+    options = XyzOptions(limit=limit)
+    reward = XyzReward(options, BuildContext(seed=1, name="reward"))
     scores: list[Score | None] = asyncio.run(reward.score(make_group(texts)))
     return [score.value for score in scores if score is not None]
 

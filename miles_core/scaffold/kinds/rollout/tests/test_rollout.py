@@ -7,7 +7,6 @@ from typing import Any
 from miles_core import (
     Attempt,
     BuildContext,
-    Discard,
     Group,
     RolloutContext,
     RunError,
@@ -40,13 +39,11 @@ class Kept:
         self.error = error
         self.ended.set()
 
-    def connect(self, *_: Any, **__: Any) -> None: ...
-    async def get(self, version: int) -> Group | None: ...
-    def discarded(self) -> list[Discard]: ...
-    def waiting(self) -> list[Group]: ...
-    def metrics(self) -> dict[str, float]: ...
-    def state(self) -> dict[str, Any]: ...
-    def restore(self, *_: Any) -> None: ...
+    def connect(self, *_: Any, **__: Any) -> Any:
+        """The driver's part of a buffer, which no rollout asks for."""
+        raise AssertionError("not the rollout's business")
+
+    get = waiting = discarded = metrics = state = restore = connect
 
 
 class Bench:
@@ -56,7 +53,8 @@ class Bench:
         self.buffer = buffer
         self.clock = ManualClock()
         self.most = 0
-        self.rollout = XyzRollout(XyzOptions(**options), BuildContext(seed=1, name="rollout"))
+        chosen = XyzOptions(**options)
+        self.rollout = XyzRollout(chosen, BuildContext(seed=1, name="rollout"))
         self.context = RolloutContext(
             TwoTasks(epochs), buffer, self._generate, self._score, Sampling(), 2, 1, self.clock, self
         )

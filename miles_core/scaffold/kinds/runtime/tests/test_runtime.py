@@ -28,7 +28,8 @@ ADDER = ComponentRef("engine", "adder", f"{__name__}:Adder", "miles_core:NoOptio
 
 def test_a_whole_life(tmp_path: Path) -> None:
     async def story() -> None:
-        runtime = XyzRuntime(XyzOptions(), BuildContext(seed=1, name="runtime", folder=tmp_path))
+        options = XyzOptions()
+        runtime = XyzRuntime(options, BuildContext(seed=1, name="runtime", folder=tmp_path))
         handle = await runtime.start(ADDER, BuildContext(seed=1, name="engine-0", folder=tmp_path))
         assert (handle.name, handle.alive) == ("engine-0", True)
         assert await handle.call("add", 1, 2) == 3

@@ -9,7 +9,8 @@ from miles_plugin_xyz.staleness import XyzStaleness
 
 
 def judged(group: Group, version: int) -> Verdict:
-    staleness = XyzStaleness(XyzOptions(max_age=2), BuildContext(seed=1, name="staleness"))
+    options = XyzOptions(max_age=2)
+    staleness = XyzStaleness(options, BuildContext(seed=1, name="staleness"))
     return staleness.judge(group, version)
 
 

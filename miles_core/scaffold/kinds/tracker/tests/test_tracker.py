@@ -9,7 +9,8 @@ from miles_plugin_xyz.tracker import XyzTracker
 
 
 def made(folder: Path, prefix: str = "") -> XyzTracker:
-    tracker = XyzTracker(XyzOptions(prefix=prefix), BuildContext(seed=1, name="tracker", folder=folder))
+    options = XyzOptions(prefix=prefix)
+    tracker = XyzTracker(options, BuildContext(seed=1, name="tracker", folder=folder))
     tracker.start("demo-run", {})
     return tracker
 

@@ -34,7 +34,7 @@ class PolicyGradient:
         pass
 
     def weights(self, rows: Sequence[Row]) -> list[NDArray[np.float32]]:
-        return [np.ones(len(row.sequence), np.float32) / len(rows) for row in rows]
+        return [np.full(len(row.sequence), 1 / len(rows), np.float32) for row in rows]
 
     def per_token(self, inputs: LossInputs[NDArray[Any]]) -> TokenTerms[NDArray[Any]]:
         return TokenTerms(-inputs.advantages * inputs.logprobs * inputs.correction)
@@ -46,7 +46,8 @@ LOSS = ComponentRef("loss", "test", f"{__name__}:PolicyGradient", "miles_core:No
 def made(vocabulary: int = 128, **options: Any) -> XyzTrainer:
     card = ModelCard("tiny", "Logits", 64, vocabulary, hidden=1, layers=0, parameters=vocabulary, stop_tokens=(0,))
     context = BuildContext(seed=1, name="trainer", model=ModelFiles(Path(), card))
-    trainer = XyzTrainer(XyzOptions(**{"learning_rate": 1.0, **options}), context)
+    chosen = XyzOptions(**{"learning_rate": 1.0, **options})
+    trainer = XyzTrainer(chosen, context)
     trainer.begin_phase({"loss": LOSS})
     return trainer
 

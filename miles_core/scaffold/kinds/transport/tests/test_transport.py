@@ -11,7 +11,8 @@ from miles_plugin_xyz.transport import XyzTransport
 
 
 def made(folder: Path) -> XyzTransport:
-    return XyzTransport(XyzOptions(), BuildContext(seed=1, name="transport", folder=folder))
+    options = XyzOptions()
+    return XyzTransport(options, BuildContext(seed=1, name="transport", folder=folder))
 
 
 def tensors() -> list[WireTensor]:
