@@ -19,7 +19,7 @@ from miles_core.contracts.engine import (
     VersionSpan,
 )
 from miles_core.contracts.lifecycle import Clock, Health
-from miles_core.contracts.transport import Delivery, Form, UpdateManifest
+from miles_core.contracts.transport import Delivery, Form, TensorInfo, UpdateManifest
 from miles_core.errors import RequestError, RunError, WorkerDied
 from miles_core.testing.fakes.char_renderer import STOP, VOCABULARY, CharRenderer
 from miles_core.testing.fakes.engine_log import Exchange, scripted_logprob
@@ -36,7 +36,8 @@ class ScriptedEngine:
               An answer is cut at `max_new_tokens` or after a stop token; one that ends before gets the stop token, or,
               where the request ignores stops, begins again. A request beyond the last answer is a RunError
     version   that of the weights it starts with; None: it has none before its first update, as a real engine
-    tensors   what an update must bring, by name; None: any. A delivery counts as all of them: nothing is read
+    tensors   what an update must bring (names and shapes count); None: any. A delivery counts as all of them: nothing
+              is read
     clock     with `seconds_per_token`, how long a token takes; otherwise a token is one turn of the event loop
 
     `log` keeps every request and exactly what was sampled for it, apart from the arrays that were handed out.
@@ -52,7 +53,7 @@ class ScriptedEngine:
         context: int = 4096,
         vocabulary: int = VOCABULARY,
         stop_token: int = STOP,
-        tensors: Several[str] | None = None,
+        tensors: Several[TensorInfo] | None = None,
         clock: Clock | None = None,
         seconds_per_token: float = 0.0,
     ) -> None:
@@ -61,7 +62,7 @@ class ScriptedEngine:
         self.deliveries: list[Delivery] = []
         self._answer = _answering(answers)
         self._version, self._context, self._vocabulary, self._stop = version, context, vocabulary, stop_token
-        self._tensors = None if tensors is None else set(tensors)
+        self._tensors = None if tensors is None else _shapes(tensors)
         self._clock, self._seconds = clock, seconds_per_token
         self._update: UpdateManifest | None = None
         self._arrived = False
@@ -116,9 +117,9 @@ class ScriptedEngine:
         self._require_alive()
         if self._update is not None or self._mode is None:
             raise RunError(f"engine {self.name!r} is not paused, or has an update open")
-        named = {info.name for info in manifest.tensors}
-        if self._tensors is not None and manifest.form is Form.TENSORS and named != self._tensors:
-            raise RunError(f"engine {self.name!r} has the tensors {sorted(self._tensors)}, not {sorted(named)}")
+        brought = _shapes(manifest.tensors)
+        if self._tensors is not None and manifest.form is Form.TENSORS and brought != self._tensors:
+            raise RunError(f"engine {self.name!r} has the tensors {self._tensors}, not {brought}")
         self._update, self._arrived = manifest, False
 
     async def load(self, delivery: Delivery) -> None:
@@ -250,6 +251,8 @@ class ScriptedEngine:
             raise RequestError("a request has at least one token and asks for at least one", where=where)
         if asked > self._context:
             raise RequestError(f"{asked} tokens are asked for, the context is {self._context}", where=where)
+        if (request.sampling.top_p, request.sampling.top_k) != (1.0, 0):
+            raise RequestError("top_p and top_k ask for a truncation that a scripted engine does not do", where=where)
         if (request.tokens >= self._vocabulary).any() or (request.tokens < 0).any():
             raise RequestError(f"a token is outside the vocabulary of {self._vocabulary}", where=where)
 
@@ -277,6 +280,10 @@ def _letters(request: GenerateRequest) -> Answer:
     """Up to eight small letters: noise that only the NoiseKey decides."""
     noise = np.random.Generator(np.random.Philox(request.noise.digest()))
     return [int(code) for code in noise.integers(ord("a"), ord("z") + 1, size=int(noise.integers(1, 9)))]
+
+
+def _shapes(tensors: Several[TensorInfo]) -> dict[str, tuple[int, ...]]:
+    return {info.name: tuple(info.shape) for info in tensors}
 
 
 def _spans(versions: Several[int]) -> tuple[VersionSpan, ...]:

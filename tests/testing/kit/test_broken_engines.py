@@ -11,12 +11,15 @@ import pytest
 from bench_trying import assert_caught, assert_passes, try_on_bench
 
 from miles_core.contracts.engine import EngineCapabilities, EngineStats, Finish, GenerateResult, PauseMode, VersionSpan
-from miles_core.contracts.transport import Form
+from miles_core.contracts.transport import Form, TensorInfo
 from miles_core.errors import RunError
+from miles_core.testing import ScriptedEngine
+from miles_core.testing.fakes.char_renderer import VOCABULARY
 from miles_core.testing.kit import bench_engine
 from miles_core.testing.kit.reference import ReferenceLlama
 from miles_core.testing.kit.run import all_checks
 from miles_core.testing.toy.engine import ToyEngine
+from miles_core.testing.toy.model import TENSOR
 
 counter = itertools.count(1)
 NOTHING = np.zeros(0, np.int32)
@@ -316,6 +319,24 @@ def test_a_good_one_passes():
     for each in all_checks():
         if each.kind == "engine":
             assert_passes(try_on_bench(each.id, ToyEngine))
+
+
+def scripted(options, context):
+    """The public fake, with answers that differ from request to request."""
+    return ScriptedEngine(
+        lambda request: [60 + (request.noise.digest() >> shift) % 40 for shift in range(20)],
+        name=context.name,
+        version=None,
+        context=context.model.card.context,
+        tensors=[TensorInfo(TENSOR, (VOCABULARY,), "float32")],
+    )
+
+
+def test_the_scripted_engine_keeps_the_contract():
+    """But for one promise: its log-probs tell the version, not the weights, so that a test can see it."""
+    for each in all_checks():
+        if each.kind == "engine" and each.id != "engine/reports-the-version-it-uses":
+            assert_passes(try_on_bench(each.id, scripted))
 
 
 class Llama(ToyEngine):
