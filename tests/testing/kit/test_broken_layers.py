@@ -1,4 +1,4 @@
-"""Broken generators, agents, rollouts and middleware: each check catches what it is for."""
+"""Broken generators and agents: each check catches what it is for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from dataclasses import replace
 import pytest
 from trying import try_check
 
-from miles_core.contracts.middleware import AgentMiddleware, GeneratorMiddleware, RolloutMiddleware
 from miles_core.contracts.rollout import Outcome
-from miles_core.errors import RunError
 from miles_core.rollout.agent import AgentGenerator, AgentGeneratorOptions
-from miles_core.rollout.groups import GroupsOptions, GroupsRollout
 from miles_core.rollout.single_turn import SingleTurn
 from miles_core.testing.kit.check import CheckResult
 from miles_core.types.trajectory import Status, Trajectory
@@ -200,119 +197,6 @@ class LeavesTask(Chatting):
         return await super().run(episode)
 
 
-class Groups(GroupsRollout):
-    """A good rollout."""
-
-    def __init__(self, options, context):
-        super().__init__(GroupsOptions(), context)
-
-
-class OneMore(Groups):
-    def grant(self, groups):
-        super().grant(groups + 1)
-
-
-class NoReplacement(Groups):
-    async def start(self, context):
-        class Buffer:
-            def __getattr__(self, name):
-                return getattr(context.buffer, name)
-
-            async def put(self, group):
-                return replace(await context.buffer.put(group), keep=True)
-
-        await super().start(replace(context, buffer=Buffer()))
-
-
-class DrainsAtOnce(Groups):
-    async def drain(self):
-        pass
-
-
-class NeverEnds(Groups):
-    async def close(self):
-        pass
-
-
-class Renumbering(Groups):
-    def restore(self, state):
-        pass
-
-
-class Mute(Groups):
-    async def start(self, context):
-        class Buffer:
-            def __getattr__(self, name):
-                return getattr(context.buffer, name)
-
-            def end(self, error=None):
-                pass
-
-        await super().start(replace(context, buffer=Buffer()))
-
-
-class Passing(GeneratorMiddleware):
-    """A good middleware."""
-
-    def __init__(self, options, context):
-        pass
-
-
-class UnknownLayer(Passing):
-    layer = "trainer"
-
-
-class SyncGenerate(Passing):
-    def generate(self, attempt, context):
-        return self.inner.generate(attempt, context)
-
-
-class LastOfAll(Passing):
-    async def generate(self, attempt, context):
-        self.attempt = attempt
-        await asyncio.sleep(0)
-        return await self.inner.generate(self.attempt, context)
-
-
-class Wraps(Passing):
-    async def generate(self, attempt, context):
-        try:
-            return await self.inner.generate(attempt, context)
-        except LookupError as error:
-            raise RunError("wrapped") from error
-
-
-class HoldsASlot(Passing):
-    def __init__(self, options, context):
-        self.room = asyncio.Semaphore(4)
-
-    async def generate(self, attempt, context):
-        await self.room.acquire()
-        trajectory = await self.inner.generate(attempt, context)
-        self.room.release()
-        return trajectory
-
-
-class PassingAgent(AgentMiddleware):
-    def __init__(self, options, context):
-        pass
-
-
-class OwnEvent(PassingAgent):
-    async def run(self, episode):
-        return await self.inner.run(replace(episode, cancelled=asyncio.Event()))
-
-
-class PassingRollout(RolloutMiddleware):
-    def __init__(self, options, context):
-        pass
-
-
-class LosesState(PassingRollout):
-    def state(self):
-        return {}
-
-
 CHATS = frozenset({"needs-agent"})
 BROKEN = [
     ("generator/answers-its-attempt", WrongId, SingleTurn),
@@ -336,20 +220,6 @@ BROKEN = [
     ("agent/stops-when-told", DeafAgent, Chatting),
     ("agent/cancels", Stubborn, Chatting),
     ("agent/errors-are-no-score", ScoresErrors, Chatting),
-    ("rollout/keeps-its-grant", OneMore, Groups),
-    ("rollout/replaces-rejected", NoReplacement, Groups),
-    ("rollout/drains", DrainsAtOnce, Groups),
-    ("rollout/closes", NeverEnds, Groups),
-    ("rollout/resumes", Renumbering, Groups),
-    ("rollout/errors-reach-the-driver", Mute, Groups),
-    ("rollout/ends-with-the-data", Mute, Groups),
-    ("middleware/keeps-the-layer", UnknownLayer, Passing),
-    ("middleware/keeps-the-layer", SyncGenerate, Passing),
-    ("middleware/passes-results", LastOfAll, Passing),
-    ("middleware/passes-errors", Wraps, Passing),
-    ("middleware/passes-cancellation", HoldsASlot, Passing),
-    ("middleware/agents-stop", OwnEvent, PassingAgent),
-    ("middleware/rollouts-live", LosesState, PassingRollout),
 ]
 
 

@@ -4,170 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
-from collections.abc import Sequence as Several
-from dataclasses import dataclass, field
-from typing import Any
 
-from miles_core.contracts.lifecycle import RealClock
-from miles_core.contracts.rollout import (
-    Attempt,
-    Discard,
-    Draw,
-    Filter,
-    Rollout,
-    RolloutContext,
-    Staleness,
-    Verdict,
-)
+from miles_core.contracts.rollout import Rollout
 from miles_core.errors import RunError
-from miles_core.testing.fakes.makers import make_task, make_trajectory
-from miles_core.testing.fakes.two_tasks import TwoTasks
+from miles_core.testing.kit.bench_rollout import GROUP_SIZE, RolloutBench
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import nothing_left, settle, soon
 from miles_core.testing.kit.subject import ComponentSubject
-from miles_core.types.sampling import Sampling
-from miles_core.types.task import Task
-from miles_core.types.trajectory import Group, Trajectory
-
-GROUP_SIZE = 2
-
-
-@dataclass(slots=True)
-class _Bench:
-    """Everything around a rollout: endless tasks, a buffer that keeps all but the numbers in `rejected`, and attempts
-    that wait while `held` is set."""
-
-    rejected: frozenset[int] = frozenset()
-    error: Exception | None = None
-    tasks: int | None = None
-    kept: list[Group] = field(default_factory=list)
-    refused: list[int] = field(default_factory=list)
-    attempts: int = 0
-    in_flight: int = 0
-    most_in_flight: int = 0
-    drawn: int = 0
-    ends: list[BaseException | None] = field(default_factory=list)
-    held: asyncio.Event = field(default_factory=asyncio.Event)
-    events: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
-
-    def context(self) -> RolloutContext:
-        self.held.set()
-        return RolloutContext(
-            data=_Tasks(self),
-            buffer=_Keeps(self),
-            generate=self.generate,
-            score=self.score,
-            sampling=Sampling(max_new_tokens=8),
-            group_size=GROUP_SIZE,
-            seed=1,
-            clock=RealClock(),
-            events=_Events(self),
-        )
-
-    async def generate(self, attempt: Attempt) -> Trajectory:
-        self.attempts += 1
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            await asyncio.sleep(0)
-            await self.held.wait()
-            if self.error is not None:
-                raise self.error
-            return make_trajectory("3", task=attempt.task, index=attempt.index, id=attempt.id)
-        finally:
-            self.in_flight -= 1
-
-    async def score(self, group: Group) -> Group:
-        await asyncio.sleep(0)
-        rewards = [float(trajectory.index == 0) for trajectory in group.trajectories]
-        judged = (t.judged(reward, {}) for t, reward in zip(group.trajectories, rewards, strict=True))
-        return group.replacing(tuple(judged))
-
-    async def until(self, done: Callable[[], bool]) -> bool:
-        """Whether it comes true soon."""
-        for _ in range(500):
-            if done():
-                return True
-            await asyncio.sleep(0.005)
-        return done()
-
-
-@dataclass(slots=True)
-class _Tasks:
-    """Data: `bench.tasks` of them, or endless."""
-
-    bench: _Bench
-
-    def draw(self) -> Draw | None:
-        if self.bench.tasks is not None and self.bench.drawn >= self.bench.tasks:
-            return None
-        self.bench.drawn += 1
-        return Draw(make_task(f"{self.bench.drawn}+1=", "3", id=f"task-{self.bench.drawn}"), 0)
-
-    def held_out(self, count: int) -> list[Task]:
-        return list(TwoTasks.HELD_OUT[:count])
-
-    def size(self) -> int | None:
-        return self.bench.tasks
-
-    def state(self) -> Mapping[str, Any]:
-        return {"drawn": self.bench.drawn}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.bench.drawn = int(state["drawn"])
-
-
-@dataclass(slots=True)
-class _Keeps:
-    """A buffer without bounds."""
-
-    bench: _Bench
-
-    def connect(self, groups_per_step: int, filters: Several[Filter], staleness: Staleness | None, **_: Any) -> None:
-        raise AssertionError("the driver connects the buffer, not the rollout")
-
-    async def put(self, group: Group) -> Verdict:
-        await asyncio.sleep(0)
-        if len(self.bench.kept) + len(self.bench.refused) in self.bench.rejected:
-            self.bench.refused.append(group.number)
-            return Verdict(False, "rejected")
-        self.bench.kept.append(group)
-        return Verdict(True)
-
-    async def get(self, version: int) -> Group | None:
-        raise AssertionError("the driver takes groups, not the rollout")
-
-    def waiting(self) -> list[Group]:
-        return list(self.bench.kept)
-
-    def end(self, error: BaseException | None = None) -> None:
-        self.bench.ends.append(error)
-
-    def discarded(self) -> list[Discard]:
-        return []
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
-    def state(self) -> Mapping[str, Any]:
-        return {}
-
-    def restore(self, state: Mapping[str, Any], groups: Several[Group] = ()) -> None:
-        pass
-
-
-@dataclass(slots=True)
-class _Events:
-    bench: _Bench
-
-    def emit(self, name: str, /, **facts: Any) -> None:
-        self.bench.events.append((name, facts))
 
 
 @check("rollout", Grade.GOLD, "a grant of n gives n groups in the buffer, and no more before the next grant")
 async def keeps_its_grant(subject: ComponentSubject) -> None:
-    bench = _Bench()
+    bench = RolloutBench()
     with nothing_left("a rollout that was closed"):
         rollout = await _started(subject, bench)
         await settle()
@@ -187,7 +35,7 @@ async def keeps_its_grant(subject: ComponentSubject) -> None:
 
 @check("rollout", Grade.GOLD, "a group that the buffer rejects is replaced by another one")
 async def replaces_rejected(subject: ComponentSubject) -> None:
-    bench = _Bench(rejected=frozenset({0, 2}))
+    bench = RolloutBench(rejected=frozenset({0, 2}))
     rollout = await _started(subject, bench)
     rollout.grant(3)
     await bench.until(lambda: len(bench.kept) >= 3)
@@ -200,7 +48,7 @@ async def replaces_rejected(subject: ComponentSubject) -> None:
 
 @check("rollout", Grade.GOLD, "after drain nothing is in flight, and nothing new begins")
 async def drains(subject: ComponentSubject) -> None:
-    bench = _Bench()
+    bench = RolloutBench()
     rollout = await _started(subject, bench)
     bench.held.clear()
     rollout.grant(4)
@@ -220,7 +68,7 @@ async def drains(subject: ComponentSubject) -> None:
 
 @check("rollout", Grade.GOLD, "close ends what is in flight at once, and leaves no task behind")
 async def closes(subject: ComponentSubject) -> None:
-    bench = _Bench()
+    bench = RolloutBench()
     with nothing_left("a rollout that was closed in the middle"):
         rollout = await _started(subject, bench)
         bench.held.clear()
@@ -233,7 +81,7 @@ async def closes(subject: ComponentSubject) -> None:
 
 @check("rollout", Grade.GOLD, "state is JSON, and a restored one goes on without repeating or losing a group")
 async def resumes(subject: ComponentSubject) -> None:
-    bench = _Bench()
+    bench = RolloutBench()
     rollout = await _started(subject, bench)
     rollout.grant(3)
     await bench.until(lambda: len(bench.kept) >= 3)
@@ -254,7 +102,7 @@ async def resumes(subject: ComponentSubject) -> None:
 @check("rollout", Grade.GOLD, "what breaks in an attempt reaches the driver through the buffer's end")
 async def errors_reach_the_driver(subject: ComponentSubject) -> None:
     error = RunError("the engine is gone")
-    bench = _Bench(error=error)
+    bench = RolloutBench(error=error)
     rollout = await _started(subject, bench)
     rollout.grant(2)
     await bench.until(lambda: bool(bench.ends) or len(bench.kept) >= 2)
@@ -267,7 +115,7 @@ async def errors_reach_the_driver(subject: ComponentSubject) -> None:
 
 @check("rollout", Grade.GOLD, "when the data ends, so does the buffer, after the last group")
 async def ends_with_the_data(subject: ComponentSubject) -> None:
-    bench = _Bench(tasks=3)
+    bench = RolloutBench(tasks=3)
     rollout = await _started(subject, bench)
     rollout.grant(50)
     await bench.until(lambda: bool(bench.ends))
@@ -279,7 +127,7 @@ async def ends_with_the_data(subject: ComponentSubject) -> None:
     expect(len(bench.kept) == 3, f"3 tasks, {len(bench.kept)} groups", "put what was begun before the end")
 
 
-async def _started(subject: ComponentSubject, bench: _Bench) -> Rollout:
+async def _started(subject: ComponentSubject, bench: RolloutBench) -> Rollout:
     rollout: Rollout = subject.build()
     await soon(rollout.start(bench.context()), "start", "return at once, and work in a task")
     return rollout
@@ -289,7 +137,7 @@ async def _close(rollout: Rollout) -> None:
     await soon(rollout.close(), "close", "cancel what is in flight and return")
 
 
-def _expect_whole(bench: _Bench) -> None:
+def _expect_whole(bench: RolloutBench) -> None:
     """Groups have their size, and each is there once."""
     numbers = [group.number for group in bench.kept]
     expect(

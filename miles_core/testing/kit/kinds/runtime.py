@@ -75,7 +75,10 @@ async def deaths(subject: ComponentSubject) -> None:
             inapplicable("its components live in this very process")
         waiting = asyncio.ensure_future(handle.call("wait"))
         await settle()
-        for call in (handle.call("die"), waiting, handle.call("echo", 1)):
+        dying = asyncio.ensure_future(handle.call("die"))
+        await settle()
+        late = asyncio.ensure_future(handle.call("echo", 1))
+        for call in (dying, waiting, late):
             try:
                 await soon(call, "a call to a dead process", "wake whoever waits when the process ends")
             except WorkerDied as error:
