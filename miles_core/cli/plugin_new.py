@@ -29,7 +29,7 @@ def make_plugin(name: str, *, kind: str, to: Path | None, as_json: bool) -> int:
             }
         )
         return 0
-    say(f"made {folder}: a {kind} {names.plugin!r} in {len(files)} files")
+    say(f"made {folder}: {len(files)} files, which provide {kind}.{names.plugin}")
     say("next:")
     for step in steps:
         say(f"  {step}")

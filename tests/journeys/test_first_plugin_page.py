@@ -71,7 +71,7 @@ def test_the_page(reader: Reader) -> None:
         followed[language] += 1
     assert followed == {"bash": 4, "python": 6, "toml": 1}
     first, checked, again, run = said
-    assert first.startswith(f"made {PLUGIN}: a reward 'brevity'")
+    assert first.startswith(f"made {PLUGIN}: 12 files, which provide reward.brevity")
     assert "grade     gold" in checked and re.search(r"evaluation held-out: before .*, after ", checked)
     assert re.search(r"\d+ passed", again) and "failed" not in again
     assert "1 - words / 4, at least 0" in run

@@ -119,7 +119,7 @@ def test_what_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.chdir(tmp_path)
     assert make_plugin("demo", kind="reward", to=None, as_json=False) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "made miles-plugin-demo: a reward 'demo' in 12 files"
+    assert lines[0] == "made miles-plugin-demo: 12 files, which provide reward.demo"
     assert [line.strip() for line in lines[2:]] == [
         "pip install -e miles-plugin-demo",
         "pytest miles-plugin-demo",
