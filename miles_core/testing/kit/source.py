@@ -88,9 +88,15 @@ def is_the_core(plugin: InstalledPlugin) -> bool:
 
 
 def records_of_runs(folder: Path | None) -> frozenset[str]:
-    """The components, `kind.name`, that a record of a run in the package names (`*.evidence.json`)."""
+    """The components, `kind.name`, that a record of a run in the package names (`*.evidence.json`). Raises
+    RequestError for a record that cannot be read."""
     named: set[str] = set()
     for file in sorted(folder.rglob("*.evidence.json")) if folder else ():
-        record = json.loads(file.read_text(encoding="utf-8"))
-        named.update(map(str, record.get("components", ())))
+        try:
+            record = json.loads(file.read_text(encoding="utf-8"))
+            named.update(map(str, record.get("components", ())))
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            raise RequestError(
+                f"is no record of a run: {error}", where=str(file), mend="make it again, or remove it"
+            ) from error
     return frozenset(named)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from miles_core.errors import RequestError
 from miles_core.testing.installing import SitePackages
 from miles_core.testing.kit.check import CheckResult, Finding
 from miles_core.testing.kit.run import Examination, examine
@@ -181,6 +182,26 @@ def test_loads_alone_is_tried_where_nothing_else_was_imported(site: SitePackages
     assert findings["plugin/loads-alone", ""].result is CheckResult.FAILED
     assert "alone" in findings["plugin/loads-alone", ""].detail
     assert findings["plugin/registers-something", ""].result is CheckResult.FAILED
+
+
+def test_who_only_listens_registers_something(site: SitePackages):
+    site.module(
+        "miles_plugin_ear.plugin",
+        "from miles_core import hookimpl\n\n@hookimpl\ndef miles_run_started(run):\n    pass\n",
+    )
+    site.distribution("miles-plugin-ear", plugins={"ear": "miles_plugin_ear.plugin"}, requires=["miles-core"])
+    [examination] = examine("ear")
+    [trial] = [trial for trial in examination.trials() if trial.check.id == "plugin/registers-something"]
+    assert examination.attempt(trial).result is CheckResult.PASSED
+
+
+def test_a_record_of_a_run_verifies_what_it_names(sound: Examination, site: SitePackages):
+    file = site.folder / "miles_plugin_sound" / "big.evidence.json"
+    file.write_text('{"components": ["reward.sound"]}')
+    assert sound.report(()).evidence() == {"reward.sound": "verified"}
+    file.write_text("{")
+    with pytest.raises(RequestError, match="no record of a run"):
+        sound.report(())
 
 
 def test_tests_are_looked_for_in_the_source(site: SitePackages, tmp_path: Path):
