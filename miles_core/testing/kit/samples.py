@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Several
+from dataclasses import replace
 from typing import Any
 
 from miles_core.contracts.rollout import Data
 from miles_core.testing.fakes.makers import make_group, make_task
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.task import Task
-from miles_core.types.trajectory import Group
+from miles_core.types.trajectory import Group, Status
 
 SUMS = ((1, 2), (2, 2), (7, 5), (40, 2))
 SIZES = (4, 1, 3, 8)
@@ -23,13 +25,34 @@ def sample_tasks(subject: ComponentSubject, count: int) -> list[Task]:
     return [make_task(f"{a}+{b}=", str(a + b), id=f"sum-{a}-{b}") for a, b in sums[:count]]
 
 
+def renderable_tasks(subject: ComponentSubject, count: int) -> list[Task]:
+    """The same, in characters that `CharRenderer` has tokens for."""
+    return [
+        replace(task, prompt=_ascii(task.prompt), answer=task.answer and _ascii(task.answer))
+        for task in sample_tasks(subject, count)
+    ]
+
+
 def sample_groups(subject: ComponentSubject) -> list[Group]:
     """Groups of several sizes, each of its own task, whose trajectories all say something else: first the answer."""
     tasks = sample_tasks(subject, len(SIZES))
     return [
-        make_group([f"{task.answer or 'yes'}{' no' * wrong}" for wrong in range(size)], task=task, number=number)
+        group_of(task, [f"{task.answer or 'yes'}{' no' * wrong}" for wrong in range(size)], number=number)
         for number, (task, size) in enumerate(zip(tasks, SIZES, strict=True))
     ]
+
+
+def group_of(task: Task, texts: Several[str], *, number: int = 0, statuses: Several[Status] | None = None) -> Group:
+    """Attempts at the task that answered `texts`, in any language; their tokens are made up."""
+    made = make_group(["ok"] * len(texts), number=number, statuses=statuses)
+    trajectories = (replace(t, task_id=task.id, text=text) for t, text in zip(made.trajectories, texts, strict=True))
+    return Group(task, number, 0, tuple(trajectories))
+
+
+def _ascii(text: Any) -> Any:
+    if isinstance(text, str):
+        return text.encode("ascii", "replace").decode().replace("\0", " ") or "?"
+    return tuple({**message, "content": _ascii(str(message.get("content") or "?"))} for message in text)
 
 
 def snapshot(thing: Any) -> Any:

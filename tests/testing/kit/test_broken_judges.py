@@ -9,9 +9,12 @@ import pytest
 from trying import try_check
 
 from miles_core.contracts.options import ScheduleOptions
-from miles_core.contracts.rollout import Verdict
+from miles_core.contracts.rollout import Draw, Verdict
+from miles_core.rollout.single_turn import SingleTurn
 from miles_core.rollout.sync_schedule import SyncSchedule
+from miles_core.testing.fakes.two_tasks import TwoTasks
 from miles_core.testing.kit.check import CheckResult
+from miles_core.types.task import Task
 from miles_core.types.trajectory import Score
 
 counter = itertools.count()
@@ -213,3 +216,37 @@ def test_a_broken_one_is_caught(check_id, factory):
 def test_a_good_one_passes(check_id):
     finding = tried(check_id, GOOD[check_id.partition("/")[0]])
     assert finding.result in (CheckResult.PASSED, CheckResult.INAPPLICABLE), finding
+
+
+def test_a_reward_is_tried_on_the_tasks_of_its_own_plugin_in_any_language():
+    class Words(Length):
+        """Takes nothing but tasks of its own data."""
+
+        async def score(self, group):
+            assert group.task.metadata["language"] == "ru"
+            return [Score(float(t.text == group.task.answer)) for t in group.trajectories]
+
+    class Questions(TwoTasks):
+        TASKS = tuple(
+            Task(
+                f"q{n}",
+                ({"role": "user", "content": f"сколько {n}?"},),
+                answer=f"ответ {n}",
+                metadata={"language": "ru"},
+            )
+            for n in range(5)
+        )
+
+        def __init__(self, options, context):
+            super().__init__()
+
+        def draw(self):
+            draw = super().draw()
+            return Draw(self.TASKS[self._position % len(self.TASKS)], draw.draw)
+
+    for check_id in sorted({check_id for check_id, _ in BROKEN if check_id.startswith("reward/")}):
+        finding = try_check(check_id, Words, beside={"data": Questions})
+        assert finding.result is CheckResult.PASSED, finding
+    assert try_check("reward/any-text", Words).result is CheckResult.FAILED
+    finding = try_check("generator/token-exact", SingleTurn, beside={"data": Questions})
+    assert finding.result is CheckResult.PASSED, finding

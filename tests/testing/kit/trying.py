@@ -46,8 +46,9 @@ def try_check(
     capabilities: frozenset[str] = frozenset(),
     summary: str = "made up",
     seconds: float = 20.0,
+    beside: Mapping[str, Any] | None = None,
 ) -> Finding:
-    """What one check finds of a component that `factory` makes."""
+    """What one check finds of a component that `factory` makes. `beside`: kind -> factory of others in its plugin."""
     component = Component(
         name="made-up",
         factory=factory if isinstance(factory, str) else path_of(factory),
@@ -57,5 +58,6 @@ def try_check(
         **({} if options is None else {"options": options if isinstance(options, str) else path_of(options)}),
     )
     registered = Registered(kind or check_id.partition("/")[0], component, PLUGIN)
-    registry = Registry(Index((PLUGIN,)), [PLUGIN], [registered], {})
+    others = [Registered(other, Component("beside", path_of(made)), PLUGIN) for other, made in (beside or {}).items()]
+    registry = Registry(Index((PLUGIN,)), [PLUGIN], [registered, *others], {})
     return Examination(PLUGIN, registry, None, seconds).attempt(Trial(find_check(check_id), registered))

@@ -14,7 +14,7 @@ from miles_core.testing.fakes.engine_log import Exchange
 from miles_core.testing.fakes.scripted_engine import ScriptedEngine
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import cancelled, nothing_left, settle, soon
-from miles_core.testing.kit.samples import sample_tasks, snapshot
+from miles_core.testing.kit.samples import renderable_tasks, snapshot
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sampling import Sampling
 from miles_core.types.sequence import Sequence
@@ -26,7 +26,7 @@ LONG = "abcdefgh " * 40
 
 @check("generator", Grade.GOLD, "its trajectory is of its attempt, and has no reward unless the attempt brought one")
 async def answers_its_attempt(subject: ComponentSubject) -> None:
-    generator, attempt = _generator(subject), make_attempt(sample_tasks(subject, 1)[0], group=4, index=2)
+    generator, attempt = _generator(subject), make_attempt(renderable_tasks(subject, 1)[0], group=4, index=2)
     trajectory = await soon(generator.generate(attempt, _context(ScriptedEngine())), "generate", "return a Trajectory")
     expect(isinstance(trajectory, Trajectory), f"it returned {trajectory!r:.100}", "return a miles_core.Trajectory")
     found = (trajectory.id, trajectory.task_id, trajectory.index)
@@ -44,7 +44,7 @@ async def answers_its_attempt(subject: ComponentSubject) -> None:
 async def token_exact(subject: ComponentSubject) -> None:
     generator = _needing_engine(subject)
     engine = ScriptedEngine(version=VERSION)
-    attempt = make_attempt(sample_tasks(subject, 1)[0], sampling=Sampling(temperature=0.7, max_new_tokens=12))
+    attempt = make_attempt(renderable_tasks(subject, 1)[0], sampling=Sampling(temperature=0.7, max_new_tokens=12))
     trajectory = await soon(generator.generate(attempt, _context(engine)), "generate", "return a Trajectory")
     log = {exchange.request.id: exchange for exchange in engine.log}
     expect(len(log) == len(engine.log), "two requests have one id", "name each request, e.g. f'{attempt.id}/{turn}'")
@@ -63,7 +63,7 @@ async def token_exact(subject: ComponentSubject) -> None:
 @check("generator", Grade.GOLD, "the same attempt gives the same trajectory, alone or among others")
 async def reproducible(subject: ComponentSubject) -> None:
     generator = _generator(subject)
-    tasks = sample_tasks(subject, 3)
+    tasks = renderable_tasks(subject, 3)
     attempts = [make_attempt(task, group=g, index=i) for g, task in enumerate(tasks) for i in range(2)]
     alone = [snapshot(await _generate(generator, attempt, ScriptedEngine())) for attempt in attempts]
     engine = ScriptedEngine()
@@ -78,7 +78,7 @@ async def reproducible(subject: ComponentSubject) -> None:
 @check("generator", Grade.GOLD, "an answer that hits the token limit is truncated, an aborted one is aborted")
 async def ends_are_told_apart(subject: ComponentSubject) -> None:
     generator = _needing_engine(subject)
-    attempt = make_attempt(sample_tasks(subject, 1)[0], sampling=Sampling(max_new_tokens=5))
+    attempt = make_attempt(renderable_tasks(subject, 1)[0], sampling=Sampling(max_new_tokens=5))
     cut = await _generate(generator, attempt, ScriptedEngine(lambda _: LONG))
     expect(cut.status is Status.TRUNCATED, f"its status is {cut.status}", "Finish.LENGTH makes Status.TRUNCATED")
     engine = ScriptedEngine(lambda _: LONG)
@@ -98,7 +98,7 @@ async def failures_are_raised(subject: ComponentSubject) -> None:
     engine.die()
     with nothing_left("a failed attempt"):
         try:
-            found = await _generate(generator, make_attempt(sample_tasks(subject, 1)[0]), engine)
+            found = await _generate(generator, make_attempt(renderable_tasks(subject, 1)[0]), engine)
         except WorkerDied:
             return
         except BaseException as error:
@@ -112,7 +112,7 @@ async def cancels(subject: ComponentSubject) -> None:
     engine = ScriptedEngine()
     engine.hang()
     with nothing_left("a cancelled attempt"):
-        task = asyncio.ensure_future(_generate(generator, make_attempt(sample_tasks(subject, 1)[0]), engine))
+        task = asyncio.ensure_future(_generate(generator, make_attempt(renderable_tasks(subject, 1)[0]), engine))
         await settle()
         await cancelled(task, "generate")
         await settle()

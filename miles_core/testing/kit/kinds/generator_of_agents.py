@@ -16,7 +16,7 @@ from miles_core.testing.fakes.manual_clock import ManualClock
 from miles_core.testing.fakes.scripted_engine import ScriptedEngine
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import cancelled, nothing_left, settle, soon
-from miles_core.testing.kit.samples import sample_tasks
+from miles_core.testing.kit.samples import renderable_tasks
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.trajectory import Status, Trajectory
 
@@ -80,7 +80,7 @@ class _Agent:
 async def keeps_the_session(subject: ComponentSubject) -> None:
     generator = _generator(subject)
     sessions, agent = _Sessions(), _Agent()
-    attempts = [make_attempt(sample_tasks(subject, 1)[0], index=index) for index in range(3)]
+    attempts = [make_attempt(renderable_tasks(subject, 1)[0], index=index) for index in range(3)]
     with nothing_left("attempts of an agent"):
         found = await asyncio.gather(*(_generate(generator, each, agent, sessions) for each in attempts))
     for attempt, trajectory in zip(attempts, found, strict=True):
@@ -98,7 +98,7 @@ async def keeps_the_session(subject: ComponentSubject) -> None:
 
 @check("generator", Grade.GOLD, "an agent that fails is a failed attempt; what breaks behind its session is raised")
 async def agents_fail(subject: ComponentSubject) -> None:
-    generator, attempt = _generator(subject), make_attempt(sample_tasks(subject, 1)[0])
+    generator, attempt = _generator(subject), make_attempt(renderable_tasks(subject, 1)[0])
     for agent, broken, wanted in (
         (_Agent(error=LookupError("no such page")), None, LookupError),
         (_Agent(hangs=True), WorkerDied("the engine died"), WorkerDied),
@@ -118,7 +118,7 @@ async def agents_fail(subject: ComponentSubject) -> None:
 
 @check("generator", Grade.GOLD, "when it is cancelled, so is the agent, and the session is closed")
 async def cancels_the_agent(subject: ComponentSubject) -> None:
-    generator, attempt = _generator(subject), make_attempt(sample_tasks(subject, 1)[0])
+    generator, attempt = _generator(subject), make_attempt(renderable_tasks(subject, 1)[0])
     sessions, agent = _Sessions(), _Agent(hangs=True)
     with nothing_left("a cancelled attempt of an agent"):
         task = asyncio.ensure_future(_generate(generator, attempt, agent, sessions))
@@ -130,7 +130,7 @@ async def cancels_the_agent(subject: ComponentSubject) -> None:
 
 @check("generator", Grade.GOLD, "at the deadline the agent is told to stop, and soon after it is ended")
 async def keeps_the_deadline(subject: ComponentSubject) -> None:
-    generator, attempt = _generator(subject), make_attempt(sample_tasks(subject, 1)[0])
+    generator, attempt = _generator(subject), make_attempt(renderable_tasks(subject, 1)[0])
     sessions, agent, clock = _Sessions(), _Agent(hangs=True), ManualClock()
     with nothing_left("an attempt beyond its deadline"):
         task = asyncio.ensure_future(_generate(generator, attempt, agent, sessions, clock, deadline=10.0))

@@ -9,9 +9,8 @@ from collections.abc import Sequence as Several
 from dataclasses import replace
 
 from miles_core.contracts.rollout import Reward
-from miles_core.testing.fakes.makers import make_group
 from miles_core.testing.kit.check import Grade, check, expect
-from miles_core.testing.kit.samples import sample_groups, sample_tasks, snapshot
+from miles_core.testing.kit.samples import group_of, sample_groups, sample_tasks, snapshot
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.trajectory import Group, Score, Status
 
@@ -67,8 +66,7 @@ async def any_text(subject: ComponentSubject) -> None:
         "word " * 4_000,
         "{[(<answer>\\frac",
     ]
-    group = make_group(("",) * len(texts), task=sample_tasks(subject, 1)[0])
-    odd = group.replacing(tuple(replace(t, text=text) for t, text in zip(group.trajectories, texts, strict=True)))
+    odd = group_of(sample_tasks(subject, 1)[0], texts)
     _expect_scores(await _scores(subject.build(), odd), odd)
 
 
@@ -77,8 +75,8 @@ async def failed_attempts(subject: ComponentSubject) -> None:
     reward: Reward = subject.build()
     task = sample_tasks(subject, 1)[0]
     for group in (
-        make_group(("", "3"), task=task, statuses=(Status.FAILED, Status.COMPLETED)),
-        make_group(("3",), task=replace(task, answer=None)),
+        group_of(task, ("", "3"), statuses=(Status.FAILED, Status.COMPLETED)),
+        group_of(replace(task, answer=None), ("3",)),
     ):
         try:
             scores = await _scores(reward, group)
