@@ -10,7 +10,7 @@ from miles_core.errors import Problem
 from miles_core.scaffold.names import Names
 from miles_core.scaffold.templates import ABOUT, RECIPE, kind_texts, shared_texts, whole_recipe
 
-NEEDED = {"aiohttp": "aiohttp>=3.9", "numpy": "numpy>=1.26", "pydantic": "pydantic>=2.9,<3"}
+NEEDED = {"numpy": "numpy>=1.26", "pydantic": "pydantic>=2.9,<3"}
 """What a generated package may import beside the core and the standard library -> how it asks for it."""
 
 
