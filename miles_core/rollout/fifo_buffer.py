@@ -103,7 +103,7 @@ class FifoBuffer:
             verdict = self._staleness.judge(group, version) if self._staleness else Verdict(True)
             self._passage.age(group, version)
             if verdict.keep:
-                self._passage.take(group)
+                self._passage.take(group, verdict.instead)
                 self._returned.pop(_draw_of(group), None)
                 return verdict.instead or group
             self._discard(group, Disposition.STALE, verdict.reason)

@@ -24,8 +24,11 @@ class Passage:
         self._ages: list[int] = []
         self._lengths: dict[str, list[int]] = {}
 
-    def take(self, group: Group) -> None:
+    def take(self, group: Group, instead: Group | None = None) -> None:
+        """A group goes to the trainer, as it is or with fewer tokens that teach."""
         self._measure(KEPT, group)
+        if instead is not None:
+            self._counts["old_tokens"] += _tokens(group) - _tokens(instead)
 
     def discard(self, group: Group, disposition: Disposition, reason: str) -> None:
         name = disposition.value if disposition is not Disposition.FILTERED else f"filtered/{reason}"
@@ -75,3 +78,7 @@ class Passage:
         self._counts.clear()
         self._ages.clear()
         self._lengths.clear()
+
+
+def _tokens(group: Group) -> int:
+    return sum(trajectory.sampled_count for trajectory in group.trajectories)

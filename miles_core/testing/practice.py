@@ -22,7 +22,7 @@ from miles_core.rollout.fifo_buffer import FifoBuffer, FifoOptions
 from miles_core.rollout.groups import GroupsOptions, GroupsRollout
 from miles_core.rollout.recycled import RecyclingData
 from miles_core.types.sampling import Sampling
-from miles_core.types.trajectory import Group, Trajectory
+from miles_core.types.trajectory import Disposition, Group, Trajectory
 
 Generate = Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
 Publish = Callable[[int, PauseMode], Awaitable[None]]
@@ -30,10 +30,12 @@ Publish = Callable[[int, PauseMode], Awaitable[None]]
 
 @dataclass(slots=True)
 class Practice:
-    """What came of it: the batches, what was discarded, how many groups were submitted, and who was idle how much."""
+    """What came of it: the batches, what was discarded, how many groups were submitted, and who was idle how much from
+    step `warm[0]` to step `warm[1]`."""
 
-    batches: list[list[Group]] = field(default_factory=list)
-    discards: list[Discard] = field(default_factory=list)
+    batches: list[list[Group]] = field(default_factory=list, repr=False)
+    discards: list[Discard] = field(default_factory=list, repr=False)
+    stale: int = 0
     submitted: int = 0
     seconds: float = 0.0
     trainer_idle: float = 0.0
@@ -58,8 +60,14 @@ async def practise(
     filters: Several[Filter] = (),
     staleness: Staleness | None = None,
     seed: int = 1,
+    warm: tuple[int, int] | None = None,
+    keep: bool = True,
 ) -> Practice:
-    """Go round `steps` times, or until the data ends. Version 1 trains step 0; `publish` brings the others."""
+    """Go round `steps` times, or until the data ends. Version 1 trains step 0; `publish` brings the others.
+
+    `warm` are the steps between which idleness is measured, from first to last by default; without `keep`, groups are
+    forgotten when they were trained.
+    """
     context = BuildContext(seed, "practice")
     rollout, tasks = GroupsRollout(GroupsOptions(), context), RecyclingData(data)
     box = FifoBuffer(buffer or FifoOptions(), context)
@@ -69,16 +77,25 @@ async def practise(
     occupancy = Occupancy(slots, clock)
     phase = _phase(schedule, tasks, rollout, box, occupancy.around(generate), steps, occupancy)
     result, version, began = Practice(), 1, clock.now()
-    working = 0.0
+    working, since, measured = 0.0, began, False
+    first, last = warm or (0, steps)
     await phase.start(seed, cast(Any, _Silent()))
     try:
         for step in range(steps):
+            if step == first:
+                working, since = 0.0, clock.now()
+                occupancy.metrics()
+            if step == last:
+                _measure(result, working, clock.now() - since, occupancy)
+                measured = True
             phase.allow(step, taken=False)
             groups = await phase.take(version)
-            result.discards += box.discarded()
+            discards = box.discarded()
+            result.stale += sum(discard.disposition is Disposition.STALE for discard in discards)
+            result.discards += discards if keep else ()
             if not groups:
                 break
-            result.batches.append(groups)
+            result.batches += [groups] if keep else ()
             phase.allow(step, taken=True)
             started = clock.now()
             await train(groups)
@@ -92,10 +109,15 @@ async def practise(
         await rollout.close()
     result.submitted = rollout.state()["next_number"]
     result.seconds = clock.now() - began
-    if result.seconds:
-        result.trainer_idle = 1 - working / result.seconds
-        result.engine_idle = occupancy.metrics().get("time/engine_idle", 0.0)
+    if not measured:
+        _measure(result, working, clock.now() - since, occupancy)
     return result
+
+
+def _measure(result: Practice, working: float, window: float, occupancy: Occupancy) -> None:
+    if window > 0:
+        result.trainer_idle = 1 - working / window
+        result.engine_idle = occupancy.metrics().get("time/engine_idle", 0.0)
 
 
 def _phase(
