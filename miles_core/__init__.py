@@ -19,7 +19,7 @@ _HOME = {
     "miles_core.types.batch": "Batch Row",
     "miles_core.types.sampling": "NoiseKey Sampling",
     "miles_core.types.sequence": "NO_VERSION Sequence Span",
-    "miles_core.types.task": "Message Task",
+    "miles_core.types.task": "Message Task ToolDefinition",
     "miles_core.types.trajectory": "Disposition Group Score Status Trajectory",
     "miles_core.contracts.component": "BuildContext Component ComponentRef load_attribute",
     "miles_core.contracts.engine": (
@@ -382,6 +382,9 @@ if TYPE_CHECKING:
     )
     from miles_core.types.task import (
         Task as Task,
+    )
+    from miles_core.types.task import (
+        ToolDefinition as ToolDefinition,
     )
     from miles_core.types.trajectory import (
         Disposition as Disposition,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from miles_core.types.sequence import TokenArray
-from miles_core.types.task import Message, Task
+from miles_core.types.task import Message, Task, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +46,49 @@ class ModelFiles:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a renderer reads back from sampled tokens: the assistant's message, and whether it ended by itself."""
+    """What a renderer reads back from sampled tokens: the assistant's message, and whether it ended by itself.
+
+    The message has `role` and `content`, and where the tokens say so `reasoning_content` and `tool_calls` in the OpenAI
+    shape (see `Message`); a call has an `id` only where the model's own format has one. What cannot be read as a call
+    (broken JSON, a call that was cut) stays in the content as text.
+    """
 
     message: Message
     complete: bool
 
 
 class Renderer(Protocol):
-    """Messages to tokens and back. Pure and thread-safe; tokens that a model sampled are never tokenized again."""
+    """Messages to tokens and back. Pure and thread-safe; tokens that a model sampled are never tokenized again.
+
+    `tools` are what the assistant may call; they are the same for a whole conversation, and every call about it gets
+    them. A renderer that cannot express tools raises ValueError when `render` or `bridge` is given any.
+    """
 
     @property
     def stop_tokens(self) -> tuple[int, ...]:
         """Token ids that end an assistant turn."""
         ...
 
-    def render(self, messages: Sequence[Message], *, generation: bool = True) -> TokenArray:
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
         """int32 tokens of the conversation; with `generation`, up to where the assistant's next token goes.
 
-        Raises ValueError for a role or a part that the family cannot express.
+        Raises ValueError for a role, a part, a tool or a tool call that the family cannot express.
         """
         ...
 
-    def bridge(self, tokens: TokenArray, messages: Sequence[Message]) -> TokenArray:
+    def bridge(
+        self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> TokenArray:
         """The int32 tokens to append to a finished assistant turn `tokens` so that `messages` follow and the
-        assistant's next token can be sampled. Never changes `tokens`."""
+        assistant's next token can be sampled. Never changes `tokens`. Raises ValueError as `render` does."""
         ...
 
-    def parse(self, tokens: TokenArray) -> Parsed:
-        """The assistant message that these sampled tokens (stop token included, if any) say. Special tokens are left
-        out of its content: rewards read text that a person would see; `decode` shows everything."""
+    def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
+        """The assistant message that these sampled tokens (stop token included, if any) say; any tokens say something.
+        Special tokens are left out of its content: rewards read text that a person would see; `decode` shows
+        everything."""
         ...
 
     def decode(self, tokens: TokenArray) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from miles_core.contracts.model import Parsed
 from miles_core.types.sequence import TokenArray
-from miles_core.types.task import Message
+from miles_core.types.task import Message, ToolDefinition
 
 STOP = 0
 VOCABULARY = 128
@@ -18,22 +18,27 @@ ROLES = ("system", "user", "assistant", "tool")
 class CharRenderer:
     """`contracts.model.Renderer` without a model. Each message is its text and a newline; a message of the assistant
     has the stop token (0) before its newline. What was rendered is a prefix of what is rendered when the conversation
-    goes on. Roles leave no other trace."""
+    goes on. Roles leave no other trace. It knows no tools."""
 
     @property
     def stop_tokens(self) -> tuple[int, ...]:
         return (STOP,)
 
-    def render(self, messages: Several[Message], *, generation: bool = True) -> TokenArray:
+    def render(
+        self, messages: Several[Message], *, tools: Several[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
         """See `Renderer.render`; the assistant speaks at the start of a line, so `generation` adds nothing."""
+        _refuse(tools)
         return _array([code for message in messages for code in self._line(message)])
 
-    def bridge(self, tokens: TokenArray, messages: Several[Message]) -> TokenArray:
+    def bridge(
+        self, tokens: TokenArray, messages: Several[Message], *, tools: Several[ToolDefinition] = ()
+    ) -> TokenArray:
         """See `Renderer.bridge`; ends the assistant's turn first when it was cut before its stop token."""
         ended = len(tokens) > 0 and int(tokens[-1]) == STOP
-        return _array([*([] if ended else [STOP]), ord("\n"), *self.render(messages).tolist()])
+        return _array([*([] if ended else [STOP]), ord("\n"), *self.render(messages, tools=tools).tolist()])
 
-    def parse(self, tokens: TokenArray) -> Parsed:
+    def parse(self, tokens: TokenArray, *, tools: Several[ToolDefinition] = ()) -> Parsed:
         ends = np.flatnonzero(tokens == STOP)
         said = tokens[: ends[0]] if len(ends) else tokens
         return Parsed({"role": "assistant", "content": self.decode(said)}, complete=bool(len(ends)))
@@ -56,6 +61,11 @@ class CharRenderer:
             raise ValueError(f"only plain text has tokens, got a {role} message {message!r:.80}")
         end = [STOP] if role == "assistant" else []
         return [*self.encode(content).tolist(), *end, ord("\n")]
+
+
+def _refuse(tools: Several[ToolDefinition]) -> None:
+    if tools:
+        raise ValueError("this format has no tools")
 
 
 def _array(codes: list[int]) -> TokenArray:

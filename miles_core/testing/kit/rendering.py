@@ -15,13 +15,22 @@ from miles_core.testing.kit.check import fail, skip
 from miles_core.testing.kit.offline import offline
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sequence import TokenArray
-from miles_core.types.task import Message
+from miles_core.types.task import Message, ToolDefinition
 
 TEXTS = (
     "2+2=", "4", "Hello, world!", "", " ", "a\n\nb", "  two spaces", "tab\there", "ends with a line\n", "#hash {x} <y>",
     "é ü ß", "漢字かな", "🙂👩‍🚀", "e\u0301", "\u200b", "a\r\nb",
 )  # fmt: skip
 """Ordinary first, then what breaks tokenizers and templates."""
+
+TOOL: ToolDefinition = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Add.",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +111,13 @@ def assistant(text: str) -> Message:
 
 def system(text: str) -> Message:
     return {"role": "system", "content": text}
+
+
+def calling(text: str) -> Message:
+    """An assistant's call of TOOL."""
+    function = {"name": "add", "arguments": f'{{"text": "{text}"}}'}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "call-0", "type": "function", "function": function}],
+    }

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from miles_core import Message, Parsed
+from miles_core import Message, Parsed, ToolDefinition
 from miles_plugin_huggingface.options import ROLES
 from miles_plugin_huggingface.text_tokens import text_ids
 
@@ -30,13 +30,19 @@ class PlainRenderer:
     def stop_tokens(self) -> tuple[int, ...]:
         return self._stop_tokens
 
-    def render(self, messages: Sequence[Message], *, generation: bool = True) -> TokenArray:
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
+        _refuse(tools)
         return np.asarray([*self._beginning, *self._lines(messages)], dtype=np.int32)
 
-    def bridge(self, tokens: TokenArray, messages: Sequence[Message]) -> TokenArray:
+    def bridge(
+        self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> TokenArray:
+        _refuse(tools)
         return np.asarray([*self.encode("\n"), *self._lines(messages)], dtype=np.int32)
 
-    def parse(self, tokens: TokenArray) -> Parsed:
+    def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         ends = np.flatnonzero(np.isin(tokens, self._stop_tokens))
         text = tokens[: ends[0]] if len(ends) else tokens
         content = str(self._tokenizer.decode(text.tolist(), skip_special_tokens=True))
@@ -60,3 +66,8 @@ def _content(message: Message) -> str:
     if not isinstance(content, str) or message.get("tool_calls"):
         raise ValueError("a model without a chat template reads messages of plain text only")
     return content
+
+
+def _refuse(tools: Sequence[ToolDefinition]) -> None:
+    if tools:
+        raise ValueError("a model without a chat template has no words for tools")

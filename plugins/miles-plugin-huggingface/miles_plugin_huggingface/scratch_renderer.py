@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from miles_core import Message, Parsed
+from miles_core import Message, Parsed, ToolDefinition
 from miles_plugin_huggingface.options import BOS, EOS, ROLES, SEPARATOR, SPECIAL
 
 TokenArray = npt.NDArray[np.int32]
@@ -29,16 +29,22 @@ class ScratchRenderer:
     def stop_tokens(self) -> tuple[int, ...]:
         return (EOS,)
 
-    def render(self, messages: Sequence[Message], *, generation: bool = True) -> TokenArray:
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
         """As Renderer.render; the last message already ends where the assistant speaks, so `generation` adds nothing.
         Raises ValueError for a character that has no token."""
+        _refuse(tools)
         return np.asarray([BOS, *self._turns(messages)], dtype=np.int32)
 
-    def bridge(self, tokens: TokenArray, messages: Sequence[Message]) -> TokenArray:
+    def bridge(
+        self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> TokenArray:
+        _refuse(tools)
         ended = len(tokens) > 0 and int(tokens[-1]) == EOS
         return np.asarray([*([] if ended else [EOS]), *self._turns(messages)], dtype=np.int32)
 
-    def parse(self, tokens: TokenArray) -> Parsed:
+    def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         """The text before the first <eos>, without special tokens."""
         ends = np.flatnonzero(tokens == EOS)
         said = tokens[: ends[0]] if len(ends) else tokens
@@ -64,3 +70,8 @@ class ScratchRenderer:
                 raise ValueError("a model from scratch reads messages of plain text only")
             ids += [*self.encode(content).tolist(), EOS if role == "assistant" else SEPARATOR]
         return ids
+
+
+def _refuse(tools: Sequence[ToolDefinition]) -> None:
+    if tools:
+        raise ValueError("a model from scratch has no words for tools")

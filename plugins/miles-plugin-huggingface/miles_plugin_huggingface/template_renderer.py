@@ -19,7 +19,7 @@ from jinja2.ext import Extension, LoopControlExtension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
-from miles_core import Message, Parsed, RequestError
+from miles_core import Message, Parsed, RequestError, ToolDefinition
 from miles_plugin_huggingface.text_tokens import text_ids
 
 TokenArray = npt.NDArray[np.int32]
@@ -52,12 +52,18 @@ class TemplateRenderer:
     def stop_tokens(self) -> tuple[int, ...]:
         return self._stop_tokens
 
-    def render(self, messages: Sequence[Message], *, generation: bool = True) -> TokenArray:
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
         """As Renderer.render. Raises ValueError with the template's own words when it refuses the conversation."""
+        _refuse(tools)
         return self.encode(self._text(messages, generation=generation))
 
-    def bridge(self, tokens: TokenArray, messages: Sequence[Message]) -> TokenArray:
+    def bridge(
+        self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> TokenArray:
         """As Renderer.bridge. Raises ValueError when the template changes what stands before the new messages."""
+        _refuse(tools)
         before: list[Message] = [{"role": "user", "content": _QUESTION}, {"role": "assistant", "content": _ANSWER}]
         closed = self._text(before, generation=False)
         longer = self._text([*before, *messages], generation=True)
@@ -68,7 +74,7 @@ class TemplateRenderer:
             ending = ending.removeprefix(self.decode(tokens[-1:]))
         return self.encode(ending + longer[len(closed) :])
 
-    def parse(self, tokens: TokenArray) -> Parsed:
+    def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         """The text before the first stop token, special tokens left out; complete when there is one."""
         ends = np.flatnonzero(np.isin(tokens, self._stop_tokens))
         text = tokens[: ends[0]] if len(ends) else tokens
@@ -99,6 +105,12 @@ def _refuse_what_was_lost(messages: Sequence[Message], text: str) -> None:
             raise ValueError(f"a message of {message.get('role')!r} has no content")
         if isinstance(content, list | tuple) and str(content) in text:
             raise ValueError(f"the chat template reads text only, got content {content!r:.80}")
+
+
+def _refuse(tools: Sequence[ToolDefinition]) -> None:
+    """A template may write tools, but it cannot read a call back."""
+    if tools:
+        raise ValueError("a chat template cannot read tool calls back: use the renderer of the model's family")
 
 
 class _Generation(Extension):

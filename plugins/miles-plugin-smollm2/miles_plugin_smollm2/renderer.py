@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from miles_core import Message, Parsed
+from miles_core import Message, Parsed, ToolDefinition
 from miles_plugin_smollm2.facts import END, START
 
 TokenArray = npt.NDArray[np.int32]
@@ -39,18 +39,24 @@ class SmolLM2Renderer:
     def stop_tokens(self) -> tuple[int, ...]:
         return (END,)
 
-    def render(self, messages: Sequence[Message], *, generation: bool = True) -> TokenArray:
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
         """As Renderer.render; the empty conversation is the default system message."""
+        _refuse(tools)
         has_system = bool(messages) and messages[0].get("role") == "system"
         ids = [] if has_system or not self._system else self._turn({"role": "system", "content": self._system})
         return _array(ids + self._turns(messages, generation=generation))
 
-    def bridge(self, tokens: TokenArray, messages: Sequence[Message]) -> TokenArray:
+    def bridge(
+        self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> TokenArray:
         """As Renderer.bridge; closes the turn first when it was cut before its `<|im_end|>`."""
+        _refuse(tools)
         ended = len(tokens) > 0 and int(tokens[-1]) == END
         return _array(([] if ended else [END]) + self._newline + self._turns(messages, generation=True))
 
-    def parse(self, tokens: TokenArray) -> Parsed:
+    def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         """The text before the first `<|im_end|>`, without special tokens; complete when there is one."""
         ends = np.flatnonzero(tokens == END)
         said = (tokens[: ends[0]] if len(ends) else tokens).tolist()
@@ -72,6 +78,11 @@ class SmolLM2Renderer:
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _refuse(tools: Sequence[ToolDefinition]) -> None:
+    if tools:
+        raise ValueError("SmolLM2's chat format has no tools")
 
 
 def _role(message: Message) -> str:

@@ -63,57 +63,57 @@ class Lossy(Chars):
 class Thoughtless(Chars):
     """As templates that remove an earlier turn's thoughts."""
 
-    def render(self, messages, *, generation=True):
+    def render(self, messages, *, tools=(), generation=True):
         last = len(messages) - 1
         kept = [
             m if place == last or m["role"] != "assistant" else {**m, "content": ""} for place, m in enumerate(messages)
         ]
-        return super().render(kept, generation=generation)
+        return super().render(kept, tools=tools, generation=generation)
 
 
 class Numbering(Chars):
     """Begins with how many messages there are."""
 
-    def render(self, messages, *, generation=True):
-        return np.concatenate([np.array([48 + len(messages)], np.int32), super().render(messages)])
+    def render(self, messages, *, tools=(), generation=True):
+        return np.concatenate([np.array([48 + len(messages)], np.int32), super().render(messages, tools=tools)])
 
 
 class LeavesTurnsOpen(Chars):
-    def bridge(self, tokens, messages):
-        return super().bridge(np.array([0], np.int32), messages)
+    def bridge(self, tokens, messages, *, tools=()):
+        return super().bridge(np.array([0], np.int32), messages, tools=tools)
 
 
 class StopsTwice(Chars):
-    def bridge(self, tokens, messages):
-        return super().bridge(tokens[:0], messages)
+    def bridge(self, tokens, messages, *, tools=()):
+        return super().bridge(tokens[:0], messages, tools=tools)
 
 
 class NoNextTurn(Chars):
-    def bridge(self, tokens, messages):
-        return super().bridge(tokens, messages)[:-1]
+    def bridge(self, tokens, messages, *, tools=()):
+        return super().bridge(tokens, messages, tools=tools)[:-1]
 
 
 class Overwriting(Chars):
-    def bridge(self, tokens, messages):
-        bridge = super().bridge(tokens, messages)
+    def bridge(self, tokens, messages, *, tools=()):
+        bridge = super().bridge(tokens, messages, tools=tools)
         tokens[-1] = 0
         return bridge
 
 
 class KeepsTheStop(Chars):
-    def parse(self, tokens):
-        parsed = super().parse(tokens)
+    def parse(self, tokens, *, tools=()):
+        parsed = super().parse(tokens, tools=tools)
         return replace(parsed, message={"role": "assistant", "content": self.decode(tokens)})
 
 
 class AlwaysComplete(Chars):
-    def parse(self, tokens):
-        return replace(super().parse(tokens), complete=True)
+    def parse(self, tokens, *, tools=()):
+        return replace(super().parse(tokens, tools=tools), complete=True)
 
 
 class Users(Chars):
-    def parse(self, tokens):
-        parsed = super().parse(tokens)
+    def parse(self, tokens, *, tools=()):
+        parsed = super().parse(tokens, tools=tools)
         return replace(parsed, message={**parsed.message, "role": "user"})
 
 
@@ -130,9 +130,9 @@ class AnyPart(Chars):
 class Stateful(Chars):
     calls = 0
 
-    def render(self, messages, *, generation=True):
+    def render(self, messages, *, tools=(), generation=True):
         Stateful.calls += 1
-        return np.append(super().render(messages), np.int32(Stateful.calls % 100)).astype(np.int32)
+        return np.append(super().render(messages, tools=tools), np.int32(Stateful.calls % 100)).astype(np.int32)
 
 
 BROKEN_RENDERERS = [

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from miles_core.testing.kit.check import Grade, check, expect
-from miles_core.testing.kit.rendering import Rendering, assistant, rendering_of, user
+from miles_core.testing.kit.rendering import TOOL, Rendering, assistant, calling, rendering_of, user
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sequence import TokenArray
 
@@ -142,6 +143,45 @@ def refuses_what_it_cannot_express(subject: ComponentSubject) -> None:
         )
 
 
+@both(Grade.GOLD, "tools are rendered append-only and calls read back as they were written; or any tool is refused")
+def speaks_of_tools(subject: ComponentSubject) -> None:
+    rendering = rendering_of(subject)
+    renderer, tools, question = rendering.renderer, [TOOL], [user("2+2=")]
+    try:
+        prompt = renderer.render(question, tools=tools)
+    except ValueError:
+        _refuses_tools(rendering)
+        return
+    expect(
+        not np.array_equal(prompt, renderer.render(question)),
+        f"a prompt with tools is rendered as one without: {renderer.decode(prompt)!r:.200}",
+        "write the tools where the format has them, or raise ValueError when any are given",
+    )
+    conversation = [*question, calling("4"), {"role": "tool", "content": "5", "tool_call_id": "call-0"}, user("3+3=")]
+    whole = renderer.render(conversation, tools=tools, generation=False)
+    for length in range(1, len(conversation)):
+        _check_prefix(rendering, conversation[:length], whole, generation=False, tools=tools)
+    turn = renderer.render(conversation[:2], tools=tools, generation=False)
+    said = _until_stop(turn[len(prompt) :], renderer.stop_tokens)
+    calls = renderer.parse(said, tools=tools).message.get("tool_calls") or [{}]
+    function = calls[0].get("function", {})
+    expect(
+        function.get("name") == "add" and json.loads(function.get("arguments") or "null") == {"text": "4"},
+        f"the call {renderer.decode(said)!r:.200} is read as {calls!r:.200}",
+        "parse gives `tool_calls: [{type: function, function: {name, arguments}}]`, with the arguments as JSON text",
+    )
+    reached = np.concatenate(
+        [prompt, said, renderer.bridge(np.concatenate([prompt, said]), conversation[2:], tools=tools)]
+    )
+    wanted = renderer.render(conversation, tools=tools)
+    expect(
+        np.array_equal(reached, wanted),
+        f"after a call, the bridge leads to {renderer.decode(reached)!r:.300}; the whole conversation is rendered as "
+        f"{renderer.decode(wanted)!r:.300}",
+        "append what the format writes between a call and what follows its result",
+    )
+
+
 @both(Grade.GOLD, "it is pure: the same from several threads at once, and each time")
 def is_pure(subject: ComponentSubject) -> None:
     rendering = rendering_of(subject)
@@ -167,9 +207,25 @@ def _check_tokens(what: str, tokens: Any, vocabulary: int) -> None:
     )
 
 
-def _check_prefix(rendering: Rendering, before: list[Any], whole: TokenArray, *, generation: bool) -> None:
+def _refuses_tools(rendering: Rendering) -> None:
+    try:
+        rendering.renderer.bridge(rendering.sampled("4"), [user("3+3=")], tools=[TOOL])
+    except ValueError:
+        return
+    expect(False, "render refuses tools and bridge drops them silently", "raise ValueError in `bridge` too")
+
+
+def _until_stop(tokens: TokenArray, stops: tuple[int, ...]) -> TokenArray:
+    """What a model would have sampled of a rendered turn."""
+    ends = np.flatnonzero(np.isin(tokens, stops))
+    return tokens[: ends[0] + 1] if len(ends) else tokens
+
+
+def _check_prefix(
+    rendering: Rendering, before: list[Any], whole: TokenArray, *, generation: bool, tools: Sequence[Any] = ()
+) -> None:
     renderer = rendering.renderer
-    shorter = renderer.render(before, generation=generation)
+    shorter = renderer.render(before, tools=tools, generation=generation)
     expect(
         np.array_equal(whole[: len(shorter)], shorter),
         f"{len(before)} messages are {renderer.decode(shorter)!r:.200}; with the next ones they became "

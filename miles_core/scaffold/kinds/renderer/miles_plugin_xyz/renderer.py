@@ -7,7 +7,7 @@ assistant: 3<stop>\n
 from collections.abc import Sequence
 
 import numpy as np
-from miles_core import BuildContext, Message, Parsed
+from miles_core import BuildContext, Message, Parsed, ToolDefinition
 from numpy.typing import NDArray
 
 from miles_plugin_xyz.options import XyzOptions
@@ -26,19 +26,25 @@ class XyzRenderer:
     def stop_tokens(self) -> tuple[int, ...]:
         return (STOP,)
 
-    def render(self, messages: Sequence[Message], *, generation: bool = True) -> NDArray[np.int32]:
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> NDArray[np.int32]:
+        if tools:
+            raise ValueError("this format has no tools")
         tokens = [token for message in messages for token in self._line(message)]
         if generation:
             tokens += self._codes(f"assistant{self._separator}")
         return np.array(tokens, np.int32)
 
-    def bridge(self, tokens: NDArray[np.int32], messages: Sequence[Message]) -> NDArray[np.int32]:
+    def bridge(
+        self, tokens: NDArray[np.int32], messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> NDArray[np.int32]:
         """A turn that was cut before its stop token gets one, which nobody sampled."""
         ended = len(tokens) > 0 and int(tokens[-1]) == STOP
         head = [ord("\n")] if ended else [STOP, ord("\n")]
-        return np.array([*head, *self.render(messages).tolist()], np.int32)
+        return np.array([*head, *self.render(messages, tools=tools).tolist()], np.int32)
 
-    def parse(self, tokens: NDArray[np.int32]) -> Parsed:
+    def parse(self, tokens: NDArray[np.int32], *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         (ends,) = np.nonzero(tokens == STOP)
         said = tokens[: ends[0]] if len(ends) else tokens
         return Parsed({"role": "assistant", "content": self.decode(said)}, complete=bool(len(ends)))

@@ -46,3 +46,8 @@ def test_a_turn_that_was_cut_is_ended() -> None:
 def test_what_has_no_tokens_is_refused(message: Message) -> None:
     with pytest.raises(ValueError, match=r"expected text of one of|only ASCII"):
         made().render([message])
+
+
+def test_tools_are_refused() -> None:
+    with pytest.raises(ValueError, match="no tools"):
+        made().render([QUESTION], tools=[{"type": "function", "function": {"name": "f"}}])
