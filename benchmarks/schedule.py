@@ -3,8 +3,8 @@
     python benchmarks/schedule.py [--quick]
 
 First, microseconds of computing for each trajectory, from 10^3 to 10^5 of them: attempts and training take no real
-time, so what is measured is the rollout, the buffer and the event loop. Then sync, one-step-off and async side by side on
-log-normal latencies (sigma 1.5, mean 1 s): which share of the time trainer and engine slots stood idle between the
+time, so what is measured is the rollout, the buffer and the event loop. Then sync, one-step-off and async side by side
+on log-normal latencies (sigma 1.5, mean 1 s): which share of the time trainer and engine slots stood idle between the
 first tenth of the steps and the last three (when nothing new is started any more), how many groups were thrown away as
 stale, and how long the same number of batches took.
 """

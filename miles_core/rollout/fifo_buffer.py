@@ -138,11 +138,11 @@ class FifoBuffer:
 
     def restore(self, state: Mapping[str, Any], groups: Several[Group] = ()) -> None:
         """Raises RequestError when groups waited that are not given: they would be lost."""
-        given = {group.number: group for group in groups}
-        if lost := [number for number in state["waiting"] if number not in given]:
-            raise RequestError(f"groups {lost} waited in the buffer at the checkpoint and were not saved")
-        if "order" in state or given:
-            self._order.restore(state.get("order", {}), [given[number] for number in state["waiting"]])
+        lost = Counter(state["waiting"]) - Counter(group.number for group in groups)
+        if lost:
+            raise RequestError(f"groups {sorted(lost)} waited in the buffer at the checkpoint and were not saved")
+        if "order" in state or groups:
+            self._order.restore(state.get("order", {}), groups)
         self._passage.restore(state.get("passage", {}))
         self._returned = Counter({(task, draw): times for task, draw, times in state.get("returned", ())})
         self._ended, self._error = False, None

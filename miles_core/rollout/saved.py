@@ -38,6 +38,7 @@ class SavedRollout:
         self._done = 0
         self._granted = 0
         self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, context: RolloutContext) -> None:
@@ -46,16 +47,19 @@ class SavedRollout:
 
     def grant(self, groups: int) -> None:
         self._granted += groups
+        self._idle.clear()
         self._wake.set()
 
     async def drain(self) -> None:
-        self._granted = 0
+        await self._idle.wait()
 
     def state(self) -> Mapping[str, Any]:
-        return {"done": self._done}
+        """`done` groups were put; `granted` ones were not yet, left out when there are none."""
+        return {"done": self._done, "granted": self._granted} if self._granted else {"done": self._done}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._done = state["done"]
+        self._granted = state.get("granted", 0)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -69,14 +73,22 @@ class SavedRollout:
                 if place < self._done:
                     continue
                 while not self._granted:
-                    self._wake.clear()
-                    await self._wake.wait()
-                self._done = place + 1
+                    self._idle.set()
+                    await self._woken()
                 verdict = await buffer.put(await self._context.score(group) if self._rescore else group)
+                self._done = place + 1
                 self._granted -= verdict.keep
-            buffer.end()
+            while True:  # a group that turns out to be stale asks for another one, and there is none
+                buffer.end()
+                self._idle.set()
+                await self._woken()
         except Exception as error:  # the driver gets it from the buffer, where it waits
             buffer.end(error)
+            self._idle.set()
+
+    async def _woken(self) -> None:
+        self._wake.clear()
+        await self._wake.wait()
 
     def _groups(self) -> Iterator[Group]:
         """Training groups; those of evaluations and those that were thrown away stay behind."""
