@@ -32,7 +32,7 @@ def _modules(arguments: list[str], cwd: Path) -> set[str]:
     ("arguments", "forbidden"),
     [
         (["--version"], HEAVY | PARSER | (FREE - {"typing"})),
-        (["plugins", "list"], HEAVY | PARSER | (FREE - {"typing"})),
+        (["plugins", "list"], HEAVY | PARSER | (FREE - {"typing", "json"})),  # of which records of checks are made
         (["plugins", "list", "--json"], HEAVY | PARSER | (FREE - {"typing", "json"})),
         (["--help"], HEAVY),
         (["run", "--help"], HEAVY - {"pydantic", "importlib.metadata", "tempfile"}),  # typer's own, to read options
