@@ -8,14 +8,14 @@ counted otherwise (`top_p`, penalties).
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from miles_core.contracts.engine import Finish
-from miles_core.session.faults import SessionFault, bad_request
+from miles_core.session.faults import SessionFault
+from miles_core.session.fields import asked_in_vain, flag, integer, lowest, model_name, temperature, unsupported
 from miles_core.session.messages import read_messages
 from miles_core.session.session import ChatReply, ChatRequest
 
@@ -50,22 +50,19 @@ class Shape:
 def read_body(body: Mapping[str, Any], served_model: str) -> tuple[ChatRequest, Shape]:
     """Raises SessionFault (400) that names the key."""
     _refuse_unsupported(body)
-    limits = [_integer(body, key, 1) for key in ("max_tokens", "max_completion_tokens")]
     request = ChatRequest(
         messages=read_messages(body.get("messages")),
-        max_new_tokens=min((limit for limit in limits if limit is not None), default=None),
-        temperature=_temperature(body),
-        seed=_integer(body, "seed", None),
-        ignored=tuple(
-            key for key, neutral in NEUTRAL.items() if body.get(key) is not None and body[key] not in neutral
-        ),
+        max_new_tokens=lowest(integer(body, key, 1) for key in ("max_tokens", "max_completion_tokens")),
+        temperature=temperature(body),
+        seed=integer(body, "seed"),
+        ignored=asked_in_vain(body, NEUTRAL),
     )
     options = body.get("stream_options")
     shape = Shape(
-        model=body["model"] if isinstance(body.get("model"), str) and body["model"] else served_model,
-        stream=_flag(body, "stream"),
+        model=model_name(body, served_model),
+        stream=flag(body, "stream"),
         usage_chunk=isinstance(options, dict) and bool(options.get("include_usage")),
-        logprobs=_flag(body, "logprobs"),
+        logprobs=flag(body, "logprobs"),
         tokens_as_ids=bool(body.get("return_tokens_as_token_ids")),
         token_ids=bool(body.get("return_token_ids")),
     )
@@ -124,44 +121,15 @@ def models(served_model: str, context: int) -> dict[str, Any]:
 
 def _refuse_unsupported(body: Mapping[str, Any]) -> None:
     if body.get("n") not in (None, 1):
-        raise _unsupported("n", "a session is one conversation: `n` must be 1")
+        raise unsupported("n", "a session is one conversation: `n` must be 1")
     if body.get("stop"):
-        raise _unsupported("stop", "stop strings are not supported: a turn ends with the model's own stop token")
+        raise unsupported("stop", "stop strings are not supported: a turn ends with the model's own stop token")
     for key in ("tools", "functions"):
         if body.get(key):
-            raise _unsupported(key, f"`{key}` are not supported by this model's renderer")
+            raise unsupported(key, f"`{key}` are not supported by this model's renderer")
     response_format = body.get("response_format")
     if response_format not in (None, {"type": "text"}):
-        raise _unsupported("response_format", "only `response_format: {type: text}` is supported")
-
-
-def _unsupported(key: str, what: str) -> SessionFault:
-    return bad_request(what, code=f"unsupported_{key}")
-
-
-def _integer(body: Mapping[str, Any], key: str, least: int | None) -> int | None:
-    value = body.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
-        raise bad_request(f"`{key}` is {value!r:.40}, expected an integer{'' if least is None else f' from {least}'}")
-    return value
-
-
-def _temperature(body: Mapping[str, Any]) -> float | None:
-    value = body.get("temperature")
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise bad_request(f"`temperature` is {value!r:.40}, expected a number from 0")
-    return float(value)
-
-
-def _flag(body: Mapping[str, Any], key: str) -> bool:
-    value = body.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise bad_request(f"`{key}` is {value!r:.40}, expected true or false")
-    return bool(value)
+        raise unsupported("response_format", "only `response_format: {type: text}` is supported")
 
 
 def _head(reply: ChatReply, shape: Shape, kind: str) -> dict[str, Any]:
