@@ -11,7 +11,7 @@ from miles_core.contracts.rollout import Matcher
 from miles_core.session.faults import SessionFault
 from miles_core.session.matching import difference
 from miles_core.session.tree import Node, Tree
-from miles_core.types.task import Message
+from miles_core.types.task import Message, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,11 @@ class Policy(Protocol):
         """Whether calls may be in flight side by side."""
         ...
 
-    def attach(self, tree: Tree, messages: tuple[Message, ...], matcher: Matcher) -> Attachment:
-        """Raises SessionFault (409) that says at which message history diverged and how."""
+    def attach(
+        self, tree: Tree, messages: tuple[Message, ...], tools: tuple[ToolDefinition, ...], matcher: Matcher
+    ) -> Attachment:
+        """The tools are fixed at a root: the same messages with others are another conversation. Raises SessionFault
+        (409) that says at which message history diverged and how."""
         ...
 
     def kept(self, tree: Tree) -> tuple[Node, ...]:
@@ -45,10 +48,14 @@ class Linear:
 
     concurrent = False
 
-    def attach(self, tree: Tree, messages: tuple[Message, ...], matcher: Matcher) -> Attachment:
+    def attach(
+        self, tree: Tree, messages: tuple[Message, ...], tools: tuple[ToolDefinition, ...], matcher: Matcher
+    ) -> Attachment:
         tip = tree.newest
         if tip is None:
             return Attachment(None, messages)
+        if tip.tools != tools:
+            raise _other_tools(tip.tools, tools)
         stored = tip.messages
         same = matching_prefix(stored, messages, matcher)
         if same == len(stored):
@@ -64,14 +71,16 @@ class Linear:
 
 class Branching:
     """Any history goes: a request goes on from the deepest turn whose whole conversation it begins with, and becomes a
-    branch of it; one that goes on from nowhere (a sub-agent, a compacted history) begins a new root.
+    branch of it; one that goes on from nowhere (a sub-agent, a compacted history, other tools) begins a new root.
 
     A turn that was asked again with the same messages is replaced by the last answer, unless somebody went on from it.
     """
 
     concurrent = True
 
-    def attach(self, tree: Tree, messages: tuple[Message, ...], matcher: Matcher) -> Attachment:
+    def attach(
+        self, tree: Tree, messages: tuple[Message, ...], tools: tuple[ToolDefinition, ...], matcher: Matcher
+    ) -> Attachment:
         deepest: Node | None = None
         matched = 0
         open_places: list[tuple[Node | None, int]] = [(None, 0)]
@@ -82,7 +91,12 @@ class Branching:
             for child in tree.children(node):
                 path = (*child.added, child.reply)
                 end = used + len(path)
-                if end < len(messages) and matching_prefix(path, messages[used:end], matcher) == len(path):
+                same_tools = node is not None or child.tools == tools
+                if (
+                    same_tools
+                    and end < len(messages)
+                    and matching_prefix(path, messages[used:end], matcher) == len(path)
+                ):
                     open_places.append((child, end))
         if deepest is not None:
             refuse_truncated(deepest)
@@ -104,7 +118,10 @@ def matching_prefix(stored: Several[Message], replayed: Several[Message], matche
 
 
 def _asked_again(tree: Tree, node: Node) -> bool:
-    return any(each.number > node.number and each.added == node.added for each in tree.children(node.parent))
+    return any(
+        each.number > node.number and each.added == node.added and each.tools == node.tools
+        for each in tree.children(node.parent)
+    )
 
 
 def refuse_truncated(node: Node) -> None:
@@ -133,4 +150,19 @@ def _diverged(stored: Several[Message], messages: Several[Message], same: int) -
         "history_diverged",
         what,
         mend="a linear session only grows at its end: replay every message as it was sent and received",
+    )
+
+
+def _other_tools(stored: Several[ToolDefinition], given: Several[ToolDefinition]) -> SessionFault:
+    ours, theirs = ([tool["function"]["name"] for tool in tools] for tools in (stored, given))
+    if ours != theirs:
+        how = f"the session has {', '.join(ours) or 'none'}, the request {', '.join(theirs) or 'none'}"
+    else:
+        changed = next(name for name, a, b in zip(ours, stored, given, strict=True) if a != b)
+        how = f"{changed!r:.60} has another description or other parameters"
+    return SessionFault(
+        409,
+        "history_diverged",
+        f"history diverged before message 0: `tools` differ: {how}",
+        mend="the tools of a conversation are fixed by its first call: send the same with every call",
     )

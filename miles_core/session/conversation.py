@@ -18,9 +18,10 @@ from miles_core.errors import PluginError
 from miles_core.session.attach import Policy
 from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.messages import normal
+from miles_core.session.tools import with_call_ids
 from miles_core.session.tree import Node, Sampled, Tree
 from miles_core.types.sequence import TokenArray
-from miles_core.types.task import Message
+from miles_core.types.task import Message, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +34,7 @@ class Pending:
     bridge: TokenArray
     tokens: TokenArray
     again: int
+    tools: tuple[ToolDefinition, ...] = ()
 
     @property
     def turn(self) -> int:
@@ -49,25 +51,31 @@ class Conversation:
         self._matcher = matcher
         self._max_nodes = max_nodes
 
-    def prepare(self, messages: tuple[Message, ...], in_flight: Iterable[Pending] = ()) -> Pending:
-        """The prompt of a request's messages (in normal form). Only what the request adds is tokenized. `in_flight` are
-        turns that were prepared and not yet committed or given up.
+    def prepare(
+        self,
+        messages: tuple[Message, ...],
+        in_flight: Iterable[Pending] = (),
+        tools: tuple[ToolDefinition, ...] = (),
+    ) -> Pending:
+        """The prompt of a request's messages and tools (in normal form). Only what the request adds is tokenized.
+        `in_flight` are turns that were prepared and not yet committed or given up.
 
         Raises SessionFault: 409 when the history diverged or the session is full, 400 for messages that the model's
         format cannot express.
         """
         if len(self.tree) >= self._max_nodes:
             raise SessionFault(409, "session_full", f"the session has {len(self.tree)} turns, which is its limit")
-        place = self.policy.attach(self.tree, messages, self._matcher)
+        place = self.policy.attach(self.tree, messages, tools, self._matcher)
         waiting = (each for each in in_flight if each.parent is place.parent)
         here: list[Node | Pending] = [*self.tree.children(place.parent), *waiting]
-        again = 1 + max((each.again for each in here if each.added == place.added), default=-1)
+        same = (each.again for each in here if each.added == place.added and each.tools == tools)
+        again = 1 + max(same, default=-1)
         if place.parent is None:
-            prompt = self._tokens(lambda: self._renderer.render(place.added))
-            return Pending(None, place.added, prompt, prompt, again)
+            prompt = self._tokens(lambda: self._renderer.render(place.added, tools=tools))
+            return Pending(None, place.added, prompt, prompt, again, tools)
         before = place.parent.tokens
-        bridge = self._tokens(lambda: self._renderer.bridge(before, place.added))
-        return Pending(place.parent, place.added, bridge, np.concatenate([before, bridge]), again)
+        bridge = self._tokens(lambda: self._renderer.bridge(before, place.added, tools=tools))
+        return Pending(place.parent, place.added, bridge, np.concatenate([before, bridge]), again, tools)
 
     def commit(self, pending: Pending, request: GenerateRequest, result: GenerateResult) -> Node:
         """Keep what was sampled. Raises PluginError when the engine's answer contradicts itself or the request, and
@@ -92,12 +100,16 @@ class Conversation:
             cached_tokens=result.cached_tokens,
             routing=result.routing,
         )
-        reply = self._reply(result.tokens)
-        return self.tree.append(pending.parent, pending.added, pending.bridge, sampled, reply, pending.again)
+        reply = self._reply(pending, result.tokens)
+        return self.tree.append(
+            pending.parent, pending.added, pending.bridge, sampled, reply, pending.again, pending.tools
+        )
 
-    def _reply(self, tokens: TokenArray) -> Message:
+    def _reply(self, pending: Pending, tokens: TokenArray) -> Message:
         try:
-            return normal({**self._renderer.parse(tokens).message, "role": "assistant"})
+            parsed = self._renderer.parse(tokens, tools=pending.tools)
+            reply = normal({**parsed.message, "role": "assistant"})
+            return with_call_ids(reply, pending.turn, pending.again, pending.bridge, tokens)
         except Exception as error:  # a renderer is a plugin; sampled tokens are no reason to fail
             raise PluginError(
                 f"the renderer cannot parse sampled tokens: {type(error).__name__}: {error}",

@@ -1,8 +1,9 @@
 """The OpenAI chat dialect: bodies of `POST /v1/chat/completions` to calls and back. Pure.
 
 docs/sessions.md lists what becomes of each key. Unknown keys are ignored; keys that are known, change what is sampled
-and cannot be honoured are refused when the agent would break without them (`stop`, `tools`, `n`, `response_format`) and
-counted otherwise (`top_p`, penalties).
+and cannot be honoured are refused when the agent would break without them (`stop`, `n`, `response_format`) and counted
+otherwise (`top_p`, penalties, `tool_choice`: nobody can make a model call a tool, or not, without changing what it
+samples).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from miles_core.session.faults import SessionFault
 from miles_core.session.fields import asked_in_vain, flag, integer, lowest, model_name, temperature, unsupported
 from miles_core.session.messages import read_messages
 from miles_core.session.session import ChatReply, ChatRequest
+from miles_core.session.tools import read_tools
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "top_p": (1,),
@@ -29,6 +31,8 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "logit_bias": ({},),
     "reasoning_effort": (),
     "chat_template_kwargs": ({},),
+    "tool_choice": ("auto",),
+    "parallel_tool_calls": (True,),
 }
 """Keys that are not honoured -> values that ask for nothing. Any other value is counted as ignored."""
 
@@ -52,6 +56,7 @@ def read_body(body: Mapping[str, Any], served_model: str) -> tuple[ChatRequest, 
     _refuse_unsupported(body)
     request = ChatRequest(
         messages=read_messages(body.get("messages")),
+        tools=read_tools(body.get("tools")),
         max_new_tokens=lowest(integer(body, key, 1) for key in ("max_tokens", "max_completion_tokens")),
         temperature=temperature(body),
         seed=integer(body, "seed"),
@@ -124,9 +129,9 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
         raise unsupported("n", "a session is one conversation: `n` must be 1")
     if body.get("stop"):
         raise unsupported("stop", "stop strings are not supported: a turn ends with the model's own stop token")
-    for key in ("tools", "functions"):
+    for key, instead in (("functions", "tools"), ("function_call", "tool_choice")):
         if body.get(key):
-            raise unsupported(key, f"`{key}` are not supported by this model's renderer")
+            raise unsupported(key, f"`{key}` is not supported: use `{instead}`")
     response_format = body.get("response_format")
     if response_format not in (None, {"type": "text"}):
         raise unsupported("response_format", "only `response_format: {type: text}` is supported")

@@ -20,12 +20,12 @@ from miles_core.session.conversation import Conversation, Pending
 from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.tree import Node
 from miles_core.types.sampling import NoiseKey, Sampling
-from miles_core.types.task import Message
+from miles_core.types.task import Message, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A call in no dialect: messages in normal form, and what it asks of sampling (None: as the recipe says).
+    """A call in no dialect: messages and tools in normal form, and what it asks of sampling (None: as the recipe says).
 
     `ignored` are keys that were understood, would change sampling, and are not honoured: they are counted.
     """
@@ -35,6 +35,7 @@ class ChatRequest:
     temperature: float | None = None
     seed: int | None = None
     ignored: tuple[str, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +79,7 @@ class Session:
         """
         async with self._admitted():
             self._check_open()
-            pending = self._guarded_prepare(request.messages)
+            pending = self._guarded_prepare(request)
             asked = self._request(request, pending)
             self._pending.append(pending)
             try:
@@ -158,9 +159,9 @@ class Session:
         if self._closed:
             raise gone(self._closed)
 
-    def _guarded_prepare(self, messages: tuple[Message, ...]) -> Pending:
+    def _guarded_prepare(self, request: ChatRequest) -> Pending:
         try:
-            return self.conversation.prepare(messages, self._pending)
+            return self.conversation.prepare(request.messages, self._pending, request.tools)
         except PluginError as error:
             raise self._break(error) from error
 

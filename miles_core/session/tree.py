@@ -14,7 +14,7 @@ import numpy as np
 
 from miles_core.contracts.engine import Finish, VersionSpan
 from miles_core.types.sequence import Array, FloatArray, TokenArray
-from miles_core.types.task import Message
+from miles_core.types.task import Message, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +46,7 @@ class Node:
     reply    the assistant's message that it says
     again    how often its parent had been asked with the same messages before
     start    tokens before this node on its path
+    tools    what the assistant may call: the root's, which every node after it has
     """
 
     number: int
@@ -57,6 +58,7 @@ class Node:
     reply: Message
     start: int
     again: int = 0
+    tools: tuple[ToolDefinition, ...] = ()
 
     @property
     def stop(self) -> int:
@@ -118,8 +120,10 @@ class Tree:
         sampled: Sampled,
         reply: Message,
         again: int = 0,
+        tools: tuple[ToolDefinition, ...] = (),
     ) -> Node:
-        """A new node under `parent`. Arrays are copied and become read-only.
+        """A new node under `parent`. Arrays are copied and become read-only. `tools` are a root's; a node under a
+        parent has the parent's.
 
         `sampled.routing`, where there is one, is the engine's for the whole request, [n-1, layers, k]; the node keeps
         the rows of what it computed itself: from the parent's last token to its own last but one.
@@ -137,7 +141,8 @@ class Tree:
             None if sampled.routing is None else _frozen(sampled.routing[max(start - 1, 0) :]),
         )
         turn = 0 if parent is None else parent.turn + 1
-        node = Node(len(self._nodes), parent, turn, added, _frozen(bridge), kept, reply, start, again)
+        fixed = tools if parent is None else parent.tools
+        node = Node(len(self._nodes), parent, turn, added, _frozen(bridge), kept, reply, start, again, fixed)
         self._nodes.append(node)
         self._children[None if parent is None else parent.number].append(node)
         return node

@@ -40,7 +40,7 @@ BAD = {
     "not_renderable": {"json": {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}},
     "unsupported_n": {"json": {"messages": [user("x")], "n": 2}},
     "unsupported_stop": {"json": {"messages": [user("x")], "stop": ["\n"]}},
-    "unsupported_tools": {"json": {"messages": [user("x")], "tools": [{"type": "function"}]}},
+    "unsupported_tools": {"json": {"messages": [user("x")], "tools": [{"type": "web_search"}]}},
 }
 
 
