@@ -17,7 +17,7 @@ from miles_core.contracts.engine import EngineCapabilities, EngineClient, Genera
 from miles_core.contracts.lifecycle import EventSink, NoEvents, RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
 from miles_core.contracts.observing import Runtime
-from miles_core.contracts.rollout import Agent, Attempt, GenerateContext, Generator, Rollout
+from miles_core.contracts.rollout import Agent, Attempt, GenerateContext, Generator, Matcher, Rollout
 from miles_core.contracts.sessions import Sessions
 from miles_core.contracts.transport import Form
 from miles_core.errors import Problem, RequestError
@@ -172,6 +172,7 @@ class _Draft:
             [(ref, builder.here(ref, f"middleware-{place}-{ref.name}")) for place, ref in enumerate(plan.middleware)]
         )
         self.agent = self._agent(builder)
+        self.matcher: Matcher | None = builder.here(plan.matcher) if plan.matcher else None
         self.generator: Generator = self.layers.around("generator", builder.here(plan.generator))
         self.rollout: Rollout = self.layers.around("rollout", builder.here(plan.rollout))
         self.schedule = builder.here(plan.schedule)
@@ -263,7 +264,7 @@ def _join(drafts: list[_Draft], around: GenerateContext) -> tuple[Phase, ...]:
 def _attempts(generator: Generator, draft: _Draft, around: GenerateContext) -> Generate:
     stops = around.renderer.stop_tokens
     name = draft.plan.agent.name.rpartition(":")[2] if draft.plan.agent is not None else ""
-    make = AttemptMaker(generator, replace(around, agent=draft.agent, agent_name=name))
+    make = AttemptMaker(generator, replace(around, agent=draft.agent, agent_name=name, matcher=draft.matcher))
 
     async def generate(attempt: Attempt) -> Trajectory:
         return await make(replace(attempt, sampling=replace(attempt.sampling, stop_tokens=stops)))

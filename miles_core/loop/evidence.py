@@ -133,7 +133,7 @@ def _last_checkpoint(folder: Path, phases: Several[str]) -> tuple[int | None, di
 
 def _phase_at(phases: Several[Mapping[str, Any]]) -> int:
     """The last phase that took a batch: discards that are not on record are its own."""
-    begun = [index for index, part in enumerate(phases) if part["account"]["batches"]]
+    begun = [index for index, part in enumerate(phases) if part.get("account", {}).get("batches")]
     return begun[-1] if begun else 0
 
 

@@ -50,6 +50,8 @@ class Phase:
     account: Account = field(default_factory=Account)
 
     async def start(self, seed: int, recorder: Recorder) -> None:
+        if self.occupancy is not None:
+            self.occupancy.metrics()  # what was before this phase is not its own
         await self.rollout.start(
             RolloutContext(
                 data=self.data,

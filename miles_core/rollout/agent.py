@@ -19,7 +19,6 @@ from miles_core.contracts.options import Options
 from miles_core.contracts.rollout import Agent, Attempt, Episode, GenerateContext, Outcome
 from miles_core.contracts.sessions import Collected, SessionRules, Sessions
 from miles_core.errors import PluginError, RequestError
-from miles_core.session.matching import MATCHERS
 from miles_core.types.trajectory import Score, Status, Trajectory
 
 log = logging.getLogger(__name__)
@@ -37,9 +36,6 @@ class AgentGeneratorOptions(Options):
         default="linear",
         description="linear: the chat only grows, any other history is refused; branching: forks, compaction and "
         "sub-agents become branches, each a sequence of the same trajectory",
-    )
-    matcher: Literal["strict", "tool-arguments", "role-content"] = Field(
-        default="strict", description="when a replayed message is the stored one; the loose ones can merge histories"
     )
     seconds: float | None = Field(default=None, gt=0, description="deadline of an episode; absent: none")
     grace_seconds: float = Field(
@@ -64,7 +60,7 @@ class AgentGenerator:
             raise RequestError(
                 "generator `agent` was given no agent, or no sessions", mend="add an `agent:` section to the recipe"
             )
-        rules = SessionRules(self._options.history, MATCHERS[self._options.matcher]())
+        rules = SessionRules(self._options.history, context.matcher)
         address = await context.sessions.open(attempt, rules)
         episode = Episode(
             task=attempt.task,

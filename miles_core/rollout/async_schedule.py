@@ -67,7 +67,8 @@ class AsyncOptions(ScheduleOptions):
         if facts.buffer_groups is not None:
             batches = math.ceil(facts.buffer_groups / self.groups_per_step)
             implied = max(1, batches // self.update_every)
-            yield from too_strict(self.max_staleness, implied, self._age(facts.buffer_groups, batches))
+            smaller = ", or a smaller buffer.capacity" if batches > 1 else ""
+            yield from too_strict(self.max_staleness, implied, self._age(facts.buffer_groups, batches), smaller)
         if self.pause is PauseMode.ABORT and "agent" in facts.chosen:
             yield (
                 "pause is abort, which would break the token history of the agent's sessions; "
@@ -79,7 +80,7 @@ class AsyncOptions(ScheduleOptions):
     def _age(self, held: int, batches: int) -> str:
         return (
             f"a group that enters a full buffer waits for {held} groups / {self.groups_per_step} a batch = {batches} "
-            f"batches, with new weights every {self.update_every}"
+            f"batches, and weights are new every {'step' if self.update_every == 1 else f'{self.update_every} steps'}"
         )
 
 

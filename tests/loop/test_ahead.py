@@ -209,6 +209,11 @@ def test_an_audit_says_what_is_wrong_and_where(bench):
             r"limit.*is 3.*max_staleness of the schedule is 2",
         ),
         ({"staleness": {"use": "per-token"}}, r"limit"),
+        (
+            {"schedule": schedule("async", order="submission"), "rollout": {"use": "saved", "run": "."}},
+            r"numbers have gaps; choose arrival",
+        ),
+        ({"schedule": schedule("async", pause="sometimes")}, r"pause.*retract"),
     ],
 )
 def test_settings_that_contradict_are_refused_with_the_arithmetic(bench, changes, says):
