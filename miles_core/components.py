@@ -29,6 +29,27 @@ def miles_generators() -> Iterable[Component]:
 
 
 @hookimpl
+def miles_matchers() -> Iterable[Component]:
+    return [
+        Component(
+            "strict",
+            "miles_core.session.matching:StrictMatcher",
+            summary="Equal in every field that a renderer reads; reasoning may be left out",
+        ),
+        Component(
+            "tool-arguments",
+            "miles_core.session.matching:ToolArgumentsMatcher",
+            summary="As strict, with the arguments of tool calls compared as JSON",
+        ),
+        Component(
+            "role-content",
+            "miles_core.session.matching:RoleContentMatcher",
+            summary="Role and content alone: can merge histories whose tool calls differ",
+        ),
+    ]
+
+
+@hookimpl
 def miles_rollouts() -> Iterable[Component]:
     return [
         Component(

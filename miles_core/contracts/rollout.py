@@ -79,6 +79,7 @@ class GenerateContext:
     agent      what the phase's `agent:` section names, living, with its middleware around it; None without the section.
                A generator that cannot do without declares the capability `needs-agent`
     agent_name what the recipe calls that agent; its own reward is a score of this name
+    matcher    what the phase's `matcher:` section names, for the sessions that are opened; None: strict
     sessions   where an agent's chat is answered; None when no generator of the run declares `needs-agent`
     events     where a plugin that brings hooks of its own tells of them
     """
@@ -90,6 +91,7 @@ class GenerateContext:
     agent: Agent | None = None
     agent_name: str = ""
     sessions: Sessions | None = None
+    matcher: Matcher | None = None
     events: EventSink = field(default_factory=NoEvents)
 
 

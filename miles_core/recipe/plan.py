@@ -187,6 +187,7 @@ def _phase_plan(phase: PhaseChoice, facts: RecipeFacts) -> PhasePlan:
         sampling=phase.sampling,
         facts=facts,
         agent=ref.get("agent"),
+        matcher=ref.get("matcher"),
         middleware=tuple(each.ref for each in phase.many.get("middleware", ())),
     )
 

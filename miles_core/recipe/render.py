@@ -13,7 +13,8 @@ from miles_core.recipe.written import leaves
 from miles_core.recipe.yaml_text import dotted, strict_json
 
 _SINGLE = (
-    "data", "agent", "generator", "rollout", "schedule", "buffer", "staleness", "advantage", "loss", "correction",
+    "data", "agent", "matcher", "generator", "rollout", "schedule", "buffer", "staleness", "advantage", "loss",
+    "correction",
 )  # fmt: skip
 
 

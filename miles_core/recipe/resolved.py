@@ -58,6 +58,7 @@ class PhasePlan:
     sampling: Sampling
     facts: RecipeFacts
     agent: ComponentRef | None = None
+    matcher: ComponentRef | None = None
     middleware: tuple[ComponentRef, ...] = ()
 
 

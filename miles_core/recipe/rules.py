@@ -181,9 +181,12 @@ def warnings_of(phase: PhaseChoice, run: Mapping[str, Chosen]) -> list[str]:
     warnings = []
     if "advantage" in phase.given and "rewards" not in phase.given:
         warnings.append(f"{label}no rewards: only trajectories that bring their own reward can be trained on")
-    if "agent" in phase.one and "generator" in phase.one and NEEDS_AGENT not in phase.one["generator"].capabilities:
-        agent, generator = phase.one["agent"].ref.name, phase.one["generator"].ref.name
-        warnings.append(f"{label}agent {agent!r} is never asked: generator {generator!r} works without one")
+    if "generator" in phase.one and NEEDS_AGENT not in phase.one["generator"].capabilities:
+        generator = phase.one["generator"].ref.name
+        for idle in (phase.one[section] for section in ("agent", "matcher") if section in phase.one):
+            warnings.append(
+                f"{label}{idle.kind} {idle.ref.name!r} is never asked: generator {generator!r} works without one"
+            )
     if "transport" in run and not ("engine" in run and "trainer" in run):
         warnings.append("the transport has nothing to do: it needs an engine and a trainer")
     for each in (*run.values(), *phase.all()):

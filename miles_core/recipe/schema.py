@@ -72,6 +72,7 @@ class PhaseSections(_Shape):
     buffer: Section | None = None
     staleness: Section | None = None
     agent: Section | None = None
+    matcher: Section | None = None
     generator: GeneratorSection | None = None
     rollout: Section | None = None
     middleware: tuple[Section, ...] | None = None
@@ -118,6 +119,7 @@ KIND_OF_SECTION = {
     "buffer": "buffer",
     "staleness": "staleness",
     "agent": "agent",
+    "matcher": "matcher",
     "generator": "generator",
     "rollout": "rollout",
     "middleware": "middleware",

@@ -16,7 +16,9 @@ from miles_core.contracts.model import Renderer
 from miles_core.contracts.rollout import Matcher
 from miles_core.errors import PluginError
 from miles_core.session.attach import Policy
+from miles_core.session.attach_tokens import attach_tokens, token_message
 from miles_core.session.faults import SessionFault, bad_request
+from miles_core.session.matching import CheckedMatcher
 from miles_core.session.messages import normal
 from miles_core.session.tools import with_call_ids
 from miles_core.session.tree import Node, Sampled, Tree
@@ -48,7 +50,7 @@ class Conversation:
         self.tree = Tree()
         self.policy = policy
         self._renderer = renderer
-        self._matcher = matcher
+        self._matcher = CheckedMatcher(matcher)
         self._max_nodes = max_nodes
 
     def prepare(
@@ -63,8 +65,7 @@ class Conversation:
         Raises SessionFault: 409 when the history diverged or the session is full, 400 for messages that the model's
         format cannot express.
         """
-        if len(self.tree) >= self._max_nodes:
-            raise SessionFault(409, "session_full", f"the session has {len(self.tree)} turns, which is its limit")
+        self._check_room()
         place = self.policy.attach(self.tree, messages, tools, self._matcher)
         waiting = (each for each in in_flight if each.parent is place.parent)
         here: list[Node | Pending] = [*self.tree.children(place.parent), *waiting]
@@ -76,6 +77,18 @@ class Conversation:
         before = place.parent.tokens
         bridge = self._tokens(lambda: self._renderer.bridge(before, place.added, tools=tools))
         return Pending(place.parent, place.added, bridge, np.concatenate([before, bridge]), again, tools)
+
+    def prepare_tokens(self, tokens: TokenArray, in_flight: Iterable[Pending] = ()) -> Pending:
+        """The same for a client that renders itself: `tokens` is the whole prompt, taken as it is. Raises SessionFault
+        (409) when a linear session's tokens are not its beginning, or the session is full."""
+        self._check_room()
+        parent = attach_tokens(self.tree, tokens, any_history=self.policy.concurrent)
+        bridge = tokens if parent is None else tokens[parent.stop :]
+        added = (token_message(self._renderer, bridge),)
+        waiting = (each for each in in_flight if each.parent is parent)
+        here: list[Node | Pending] = [*self.tree.children(parent), *waiting]
+        again = 1 + max((each.again for each in here if np.array_equal(each.bridge, bridge)), default=-1)
+        return Pending(parent, added, bridge, tokens, again, () if parent is None else parent.tools)
 
     def commit(self, pending: Pending, request: GenerateRequest, result: GenerateResult) -> Node:
         """Keep what was sampled. Raises PluginError when the engine's answer contradicts itself or the request, and
@@ -104,6 +117,10 @@ class Conversation:
         return self.tree.append(
             pending.parent, pending.added, pending.bridge, sampled, reply, pending.again, pending.tools
         )
+
+    def _check_room(self) -> None:
+        if len(self.tree) >= self._max_nodes:
+            raise SessionFault(409, "session_full", f"the session has {len(self.tree)} turns, which is its limit")
 
     def _reply(self, pending: Pending, tokens: TokenArray) -> Message:
         try:

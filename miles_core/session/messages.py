@@ -2,11 +2,13 @@
 
 `developer` becomes `system`. A list of one text part becomes its text. Fields that are empty (absent, null, "", [])
 are left out, but for `content`, which becomes "". Every other key (`refusal`, `annotations`, token ids that a harness
-echoes, `index` of a tool call) is dropped here, so that it can neither break a match nor reach a template.
+echoes, `index` of a tool call) is dropped here, so that it can neither break a match nor reach a template. Arguments of
+tool calls are JSON text.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,7 +90,8 @@ def _tool_call(call: Any) -> dict[str, Any]:
     arguments = function.get("arguments")
     if not isinstance(arguments, str | dict):
         raise ValueError(f"the arguments of tool call {function['name']!r} are {_kind(arguments)}, expected JSON text")
-    made = {"type": "function", "function": {"name": function["name"], "arguments": arguments}}
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    made = {"type": "function", "function": {"name": function["name"], "arguments": text}}
     return {"id": _text("id", call["id"]), **made} if call.get("id") else made
 
 
