@@ -51,7 +51,7 @@ class Linear:
     def attach(
         self, tree: Tree, messages: tuple[Message, ...], tools: tuple[ToolDefinition, ...], matcher: Matcher
     ) -> Attachment:
-        tip = tree.newest
+        tip = _had_after_all(tree.lost, messages, tools, matcher) or tree.newest
         if tip is None:
             return Attachment(None, messages)
         if tip.tools != tools:
@@ -103,7 +103,8 @@ class Branching:
         return Attachment(deepest, messages[matched:])
 
     def kept(self, tree: Tree) -> tuple[Node, ...]:
-        return tuple(node for node in tree.nodes if not tree.children(node) and not _asked_again(tree, node))
+        standing = (node for node in tree.nodes if tree.stands(node))
+        return tuple(node for node in standing if not _ways_on(tree, node) and not _asked_again(tree, node))
 
 
 POLICIES: dict[str, type[Policy]] = {"linear": Linear, "branching": Branching}
@@ -117,10 +118,25 @@ def matching_prefix(stored: Several[Message], replayed: Several[Message], matche
     return min(len(stored), len(replayed))
 
 
+def _had_after_all(
+    lost: Node | None, messages: Several[Message], tools: Several[ToolDefinition], matcher: Matcher
+) -> Node | None:
+    """The turn whose answer seemed not to reach the client, when the client goes on from it."""
+    if lost is None or lost.tools != tools:
+        return None
+    stored = lost.messages
+    return lost if matching_prefix(stored, messages, matcher) == len(stored) < len(messages) else None
+
+
+def _ways_on(tree: Tree, node: Node | None) -> list[Node]:
+    """The turns that go on from a node, and stand."""
+    return [child for child in tree.children(node) if tree.stands(child)]
+
+
 def _asked_again(tree: Tree, node: Node) -> bool:
     return any(
         each.number > node.number and each.added == node.added and each.tools == node.tools
-        for each in tree.children(node.parent)
+        for each in _ways_on(tree, node.parent)
     )
 
 

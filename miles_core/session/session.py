@@ -14,12 +14,13 @@ from typing import Any
 from miles_core.contracts.engine import EngineClient, Finish, GenerateRequest, GenerateResult
 from miles_core.contracts.rollout import Attempt
 from miles_core.contracts.sessions import Collected
-from miles_core.errors import PluginError
+from miles_core.errors import PluginError, RequestError
 from miles_core.session.collect import sequences
 from miles_core.session.conversation import Conversation, Pending
 from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.tree import Node
 from miles_core.types.sampling import NoiseKey, Sampling
+from miles_core.types.sequence import TokenArray
 from miles_core.types.task import Message, ToolDefinition
 
 
@@ -36,6 +37,19 @@ class ChatRequest:
     seed: int | None = None
     ignored: tuple[str, ...] = ()
     tools: tuple[ToolDefinition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenRequest:
+    """A call of a client that renders itself: int32 [n] `tokens`, the whole prompt, are sampled from as they are.
+    `stop_tokens` are the client's beside the recipe's."""
+
+    tokens: TokenArray
+    max_new_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    ignored: tuple[str, ...] = ()
+    stop_tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +86,7 @@ class Session:
     def busy(self) -> bool:
         return bool(self._calls)
 
-    async def chat(self, request: ChatRequest) -> ChatReply:
+    async def chat(self, request: ChatRequest | TokenRequest) -> ChatReply:
         """Sample one turn and keep it. Raises SessionFault; the session is then as it was before.
 
         Cancelling it cancels the engine's work.
@@ -83,12 +97,16 @@ class Session:
             asked = self._request(request, pending)
             self._pending.append(pending)
             try:
-                result = await self._generate(asked)
+                result = await self._generate(asked, own_tokens=isinstance(request, TokenRequest))
             finally:
                 self._pending.remove(pending)
             self._check_open()
             self._ignored.update(request.ignored)
             return ChatReply(self._commit(pending, asked, result))
+
+    def withdraw(self, reply: ChatReply) -> None:
+        """The answer did not reach the client: unless it goes on from it, the turn is not trained on."""
+        self.conversation.tree.withdraw(reply.node)
 
     def collect(self) -> Collected:
         """See `contracts.sessions.Collected`."""
@@ -159,8 +177,10 @@ class Session:
         if self._closed:
             raise gone(self._closed)
 
-    def _guarded_prepare(self, request: ChatRequest) -> Pending:
+    def _guarded_prepare(self, request: ChatRequest | TokenRequest) -> Pending:
         try:
+            if isinstance(request, TokenRequest):
+                return self.conversation.prepare_tokens(request.tokens, self._pending)
             return self.conversation.prepare(request.messages, self._pending, request.tools)
         except PluginError as error:
             raise self._break(error) from error
@@ -171,7 +191,7 @@ class Session:
         except PluginError as error:
             raise self._break(error) from error
 
-    def _request(self, request: ChatRequest, pending: Pending) -> GenerateRequest:
+    def _request(self, request: ChatRequest | TokenRequest, pending: Pending) -> GenerateRequest:
         return GenerateRequest(
             id=f"{self._attempt.id}/{next(self._numbers)}",
             tokens=pending.tokens,
@@ -180,7 +200,7 @@ class Session:
             affinity=f"session/{self.id}",
         )
 
-    def _sampling(self, request: ChatRequest, prompt: int) -> Sampling:
+    def _sampling(self, request: ChatRequest | TokenRequest, prompt: int) -> Sampling:
         """The recipe's, but for a temperature and a lower limit that the request asks for; never beyond the context."""
         room = self._context - prompt
         if room < 1:
@@ -192,9 +212,11 @@ class Session:
         base = self._attempt.sampling
         limit = min(base.max_new_tokens, room, request.max_new_tokens or base.max_new_tokens)
         temperature = base.temperature if request.temperature is None else request.temperature
-        return replace(base, temperature=temperature, max_new_tokens=limit)
+        stops = (*base.stop_tokens, *(request.stop_tokens if isinstance(request, TokenRequest) else ()))
+        return replace(base, temperature=temperature, max_new_tokens=limit, stop_tokens=stops)
 
-    async def _generate(self, request: GenerateRequest) -> GenerateResult:
+    async def _generate(self, request: GenerateRequest, own_tokens: bool) -> GenerateResult:
+        """`own_tokens`: the prompt is the client's, and so is the fault when the engine refuses it."""
         call = asyncio.ensure_future(self._engines.generate(request))
         self._calls.add(call)
         try:
@@ -204,6 +226,8 @@ class Session:
                 raise gone(self._closed) from None
             raise
         except Exception as error:
+            if own_tokens and isinstance(error, RequestError):
+                raise bad_request(f"the engine refuses the tokens: {error}", code="invalid_tokens") from error
             raise self._break(error) from error
         finally:
             self._calls.discard(call)

@@ -91,10 +91,12 @@ class Node:
 
 
 class Tree:
-    """The nodes of one session. Nothing is ever changed or removed."""
+    """The nodes of one session. Nothing is ever changed or removed; a turn whose answer did not reach the client is
+    marked (`withdraw`) and does not stand, unless somebody goes on from it: then it had reached it after all."""
 
     def __init__(self) -> None:
         self._nodes: list[Node] = []
+        self._withdrawn: set[int] = set()
         self._children: dict[int | None, list[Node]] = defaultdict(list)
 
     def __len__(self) -> int:
@@ -106,7 +108,23 @@ class Tree:
 
     @property
     def newest(self) -> Node | None:
-        return self._nodes[-1] if self._nodes else None
+        """The newest turn that stands."""
+        return next((node for node in reversed(self._nodes) if self.stands(node)), None)
+
+    @property
+    def lost(self) -> Node | None:
+        """The last turn of all, where it does not stand."""
+        return self._nodes[-1] if self._nodes and not self.stands(self._nodes[-1]) else None
+
+    def since(self, number: int) -> tuple[Node, ...]:
+        """Every node but the first `number`."""
+        return tuple(self._nodes[number:])
+
+    def withdraw(self, node: Node) -> None:
+        self._withdrawn.add(node.number)
+
+    def stands(self, node: Node) -> bool:
+        return node.number not in self._withdrawn or bool(self._children.get(node.number))
 
     def children(self, node: Node | None) -> tuple[Node, ...]:
         """In order of commits; of None: the roots."""
