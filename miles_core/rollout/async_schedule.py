@@ -1,11 +1,11 @@
 """The `async` schedule: engines never wait for the trainer, the trainer takes finished groups as they come.
 
-How old a group may be when it is trained is the recipe's choice (`max_staleness`) and is enforced by the buffer.
+How old a group may be when it is trained is the recipe's choice (`max_staleness`): nothing is started that would be too
+old when its turn comes, and the buffer discards what came late.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -17,6 +17,12 @@ from miles_core.contracts.options import ScheduleOptions
 from miles_core.contracts.pace import Pace, Refill
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.rollout.limits import small_buffer, too_strict
+
+_WHAT_HAPPENS = {
+    PauseMode.RETRACT: "keep their tokens and recompute the cache under the new weights",
+    PauseMode.IN_PLACE: "keep their tokens and the cache of the old weights",
+    PauseMode.ABORT: "end, and their groups are discarded as aborted",
+}
 
 
 class AsyncOptions(ScheduleOptions):
@@ -53,22 +59,9 @@ class AsyncOptions(ScheduleOptions):
 
     def check(self, facts: RecipeFacts) -> Iterable[str]:
         yield from small_buffer(facts)
-        if self.in_flight is not None and self.in_flight < self.group_size:
-            yield (
-                f"in_flight is {self.in_flight} trajectories, less than one group of {self.group_size}, so none could "
-                f"start; choose {self.group_size} or more"
-            )
-        if self.in_flight is not None and self.over_sampling != 1.0:
-            batch = self.groups_per_step * self.group_size
-            yield (
-                f"in_flight says {self.in_flight} trajectories and over_sampling says {self.over_sampling:g} x {batch} "
-                f"= {int(self.over_sampling * self.groups_per_step) * self.group_size}; keep one of them"
-            )
-        if facts.buffer_groups is not None:
-            batches = math.ceil(facts.buffer_groups / self.groups_per_step)
-            implied = max(1, batches // self.update_every)
-            smaller = ", or a smaller buffer.capacity" if batches > 1 else ""
-            yield from too_strict(self.max_staleness, implied, self._age(facts.buffer_groups, batches), smaller)
+        why = "engines go on while weights change, so that a group in flight becomes 1 version old"
+        yield from too_strict(self.max_staleness, 1, why)
+        yield from self._check_slots()
         if self.pause is PauseMode.ABORT and "agent" in facts.chosen:
             yield (
                 "pause is abort, which would break the token history of the agent's sessions; "
@@ -77,18 +70,28 @@ class AsyncOptions(ScheduleOptions):
         if self.order == "submission" and "no-engine" in facts.capabilities.get("rollout", ()):
             yield "order is submission, but this rollout repeats saved groups, whose numbers have gaps; choose arrival"
 
-    def _age(self, held: int, batches: int) -> str:
-        return (
-            f"a group that enters a full buffer waits for {held} groups / {self.groups_per_step} a batch = {batches} "
-            f"batches, and weights are new every {'step' if self.update_every == 1 else f'{self.update_every} steps'}"
-        )
-
-
-_WHAT_HAPPENS = {
-    PauseMode.RETRACT: "keep their tokens and recompute the cache under the new weights",
-    PauseMode.IN_PLACE: "keep their tokens and the cache of the old weights",
-    PauseMode.ABORT: "end, and their groups are discarded as aborted",
-}
+    def _check_slots(self) -> Iterable[str]:
+        batch = self.groups_per_step * self.group_size
+        if self.in_flight is not None and self.in_flight < self.group_size:
+            yield (
+                f"in_flight is {self.in_flight} trajectories, less than one group of {self.group_size}, so none could "
+                f"start; choose {self.group_size} or more"
+            )
+        if self.in_flight is not None and self.over_sampling != 1.0:
+            yield (
+                f"in_flight says {self.in_flight} trajectories and over_sampling says {self.over_sampling:g} x {batch} "
+                f"= {int(self.over_sampling * self.groups_per_step) * self.group_size}; keep one of them"
+            )
+        if self.max_staleness is None:
+            return
+        batches = self.max_staleness * self.update_every + 1
+        if self.slots > batches * batch:
+            interval = "step" if self.update_every == 1 else f"{self.update_every} steps"
+            yield (
+                f"{self.slots} trajectories in flight are {self.slots / batch:.3g} batches of {batch}, but with "
+                f"max_staleness {self.max_staleness} and weights that are new every {interval} no more than {batches} "
+                f"can be under way; choose in_flight {batches * batch} or less, or a higher max_staleness"
+            )
 
 
 class AsyncSchedule:
@@ -104,9 +107,14 @@ class AsyncSchedule:
             pause=options.pause,
         )
         self._update_every = options.update_every
+        self._max_staleness = options.max_staleness
 
     def reach(self, step: int, taken: bool) -> int | None:
-        return None
+        """Up to the last batch for which what is started now, under the weights of this step, is young enough: more
+        would be made only to be thrown away."""
+        if self._max_staleness is None:
+            return None
+        return (step // self._update_every + self._max_staleness + 1) * self._update_every
 
     def publishes(self, step: int) -> bool:
         return step % self._update_every == 0

@@ -16,7 +16,7 @@ def small_buffer(facts: RecipeFacts) -> Iterator[str]:
         )
 
 
-def too_strict(max_staleness: int | None, implied: int, why: str, instead: str = "") -> Iterator[str]:
-    """Groups that go the usual way would be too old when they arrive. `instead`: what else would mend it."""
+def too_strict(max_staleness: int | None, implied: int, why: str) -> Iterator[str]:
+    """Groups that go the usual way would be too old when they arrive."""
     if max_staleness is not None and max_staleness < implied:
-        yield f"max_staleness is {max_staleness}, but {why}; choose {implied} or more{instead}"
+        yield f"max_staleness is {max_staleness}, but {why}; choose {implied} or more"

@@ -199,7 +199,11 @@ def test_an_audit_says_what_is_wrong_and_where(bench):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schedule": schedule("async", max_staleness=1)}, r"max_staleness is 1.*6 groups / 3 a batch = 2.*2 or more"),
+        ({"schedule": schedule("async", max_staleness=0)}, r"max_staleness is 0.*1 or more"),
+        (
+            {"schedule": schedule("async", max_staleness=1, in_flight=48)},
+            r"48 trajectories.*4 batches of 12.*max_staleness 1.*no more than 2.*in_flight 24 or less",
+        ),
         ({"schedule": schedule("one-step-off", max_staleness=0)}, r"max_staleness is 0.*1 or more"),
         ({"schedule": schedule("async"), "buffer": {"use": "fifo", "capacity": 0.7}}, r"batch is 3 groups.*holds 2"),
         ({"schedule": schedule("async", in_flight=3)}, r"in_flight is 3 trajectories.*group of 4"),
