@@ -46,6 +46,9 @@ _HOME = {
     "miles_core.loop.api": "Run export resume run",
     "miles_core.rollout.sequence_builder": "SequenceBuilder",
     "miles_core.rollout.tickets": "Ticket Tickets",
+    "miles_core.runtime.calls": "Call Cancel PendingCalls Reply",
+    "miles_core.runtime.component_server": "ComponentServer",
+    "miles_core.runtime.surroundings": "last_words worker_environment worker_path",
     "miles_core.weights.model_cache": "cache_root check_made make_once",
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -355,6 +358,30 @@ if TYPE_CHECKING:
     )
     from miles_core.rollout.tickets import (
         Tickets as Tickets,
+    )
+    from miles_core.runtime.calls import (
+        Call as Call,
+    )
+    from miles_core.runtime.calls import (
+        Cancel as Cancel,
+    )
+    from miles_core.runtime.calls import (
+        PendingCalls as PendingCalls,
+    )
+    from miles_core.runtime.calls import (
+        Reply as Reply,
+    )
+    from miles_core.runtime.component_server import (
+        ComponentServer as ComponentServer,
+    )
+    from miles_core.runtime.surroundings import (
+        last_words as last_words,
+    )
+    from miles_core.runtime.surroundings import (
+        worker_environment as worker_environment,
+    )
+    from miles_core.runtime.surroundings import (
+        worker_path as worker_path,
     )
     from miles_core.types.batch import (
         Batch as Batch,

@@ -31,6 +31,7 @@ class Thing:
     def odd(self):
         class Local(Exception): pass
         raise Local("does not pickle")
+    def unsendable(self): return lambda: 1
     def die(self): print("last words", flush=True); os._exit(7)
     def hang(self): time.sleep(60)
     async def slow(self): await asyncio.sleep(60)
@@ -77,6 +78,17 @@ async def test_an_exception_comes_back_as_itself(thing):
     with pytest.raises(RunError, match="no method"):
         await handle.call("_private")
     assert await handle.call("add", 1, 1) == 2
+    await runtime.close()
+
+
+async def test_what_cannot_travel_fails_alone(thing):
+    runtime = LocalRuntime(LocalOptions(), context())
+    handle = await runtime.start(thing, context())
+    calls = (handle.call("add", 1, 1), handle.call("add", lambda: 1, 1), handle.call("unsendable"), handle.call("now"))
+    two, argument, result, name = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
+    assert (two, name) == (2, "thing-0")
+    assert "lambda" in str(argument)
+    assert isinstance(result, RunError) and "returned function, which cannot travel" in str(result)
     await runtime.close()
 
 

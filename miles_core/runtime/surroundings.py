@@ -1,0 +1,30 @@
+"""What a worker process of any runtime finds: environment variables and import path; and what it leaves: last words."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+LAST_WORDS_LINES = 12
+
+QUIET = {"PYDANTIC_DISABLE_PLUGINS": "1"}
+"""What a worker's environment has unless the driver's says otherwise: pydantic would list every folder on the import
+path for plugins of its own, and die of one distribution whose metadata is damaged."""
+
+
+def worker_path() -> list[str]:
+    """The import path of workers: they import what the driver could, research code beside a recipe included."""
+    return [entry for entry in sys.path if entry]
+
+
+def worker_environment(more: Mapping[str, str]) -> dict[str, str]:
+    """All environment variables of a worker on the driver's machine; `more` are the recipe's."""
+    return {**QUIET, **os.environ, "PYTHONPATH": os.pathsep.join(worker_path()), **more}
+
+
+def last_words(log: Path) -> str:
+    """The end of a worker's log, indented, to be put behind the words that it died; "" when it said nothing."""
+    lines = log.read_text(errors="replace").splitlines()[-LAST_WORDS_LINES:]
+    return "; its last words:\n" + "\n".join(f"    {line}" for line in lines) if lines else ""
