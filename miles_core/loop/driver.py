@@ -45,9 +45,11 @@ async def _go_through(ring: Ring, phase: Phase, progress: Progress, checkpoints:
         await ring.trainer.begin_phase({kind: ref for kind, ref in parts.items() if ref is not None})
     await phase.start(ring.plan.seed, ring.recorder)
     try:
-        while progress.step < phase.end and await _step(ring, phase, progress):
-            last = progress.step == phase.end
-            await _evaluate(ring, phase, progress, last)
+        while progress.step < phase.end:
+            if not await _step(ring, phase, progress):
+                await _evaluate(ring, phase, progress, last=True)
+                break
+            await _evaluate(ring, phase, progress, last=progress.step == phase.end)
             ring.recorder.finish_step()
             await checkpoints.save_if_due(ring, progress)
     finally:
@@ -99,7 +101,7 @@ async def _learn(ring: Ring, phase: Phase, progress: Progress, chosen: Chosen) -
 
 async def _evaluate(ring: Ring, phase: Phase, progress: Progress, last: bool) -> None:
     for evaluator in phase.evaluators:
-        if evaluator.due(progress.step, last):
+        if evaluator.due(progress.step, last) and not ring.recorder.has_evaluated(evaluator.name, progress.step):
             with ring.recorder.timed("evaluate"):
                 ring.recorder.file(await _measure(ring, phase, evaluator, progress))
 

@@ -140,6 +140,10 @@ class Recorder:
         entries = [(g, {t.id: Disposition.EVALUATION for t in g.trajectories}) for g in groups]
         write_groups(self.folder.trajectories, f"evaluation-{name}-{step:06d}", entries, step=step)
 
+    def has_evaluated(self, name: str, step: int) -> bool:
+        """Whether an evaluation was made after so many batches."""
+        return any((each.name, each.step) == (name, step) for each in self.evaluations)
+
     def file(self, evaluation: Evaluation) -> None:
         """File an evaluation under the version that it measured."""
         self.evaluations.append(evaluation)

@@ -77,7 +77,11 @@ def test_weights_can_be_published_less_often(bench):
 def test_finite_data_ends_a_run_in_every_schedule(bench, use):
     data = {"use": "file", "path": "tasks.jsonl", "epochs": 1}
     options = {"order": "submission"} if use == "async" else {}
-    done = go(bench, data=data, schedule=schedule(use, **options), evaluate=None, steps=50, engine={"use": "toy"})
+    evaluate = [{"use": "shared", "tasks": 8}]
+    held_out = {**data, "held_out": "held_out.jsonl"}
+    made = {"data": held_out, "schedule": schedule(use, **options), "evaluate": evaluate}
+    done = go(bench, **made, steps=50, engine={"use": "toy"})
+    assert done.summary["evaluations"]["held-out"]["last_version"] == len(done.metrics) + 1
     assert json.loads(done.folder.status.read_text())["state"] == "done"
     result = proven(done)
     assert result.phases[0].submitted == 24
