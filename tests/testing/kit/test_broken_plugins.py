@@ -168,7 +168,7 @@ def test_a_plugin_that_does_everything_wrong(site: SitePackages, sound: Examinat
     assert "async def run(self, episode: Episode)" in protocol.mend
     assert "mood" in protocol.detail
     state = findings["plugin/changes-no-global-state", ""].detail
-    for changed in ("the environment", "sys.path", "the root logger", "the state of random"):
+    for changed in ("environment variables (LOUD added)", "sys.path", "root logger", "random's generator"):
         assert changed in state
     assert "some_undeclared_package" in findings["plugin/declares-what-it-imports", ""].detail
 

@@ -23,7 +23,7 @@ import importlib, json, sys, time
 import numpy, random, multiprocessing, locale, logging  # known before, so that importing them is no change
 from miles_core.host.activate import open_registry
 from miles_core.host.scan import scan
-from miles_core.testing.kit.global_state import changed, snapshot
+from miles_core.host.global_state import changes, snapshot
 index = scan()
 open_registry(["miles-core:core"], index)
 name, module = sys.argv[1:]
@@ -36,7 +36,8 @@ except BaseException as failure:
     error = f"{{type(failure).__name__}}: {{failure}}"
 seconds = time.process_time() - started
 heavy = [name for name in {HEAVY!r} if name in sys.modules]
-print({MARK!r} + json.dumps([error, seconds, heavy, changed(before, snapshot())]), flush=True)
+told = [f"{{what}} ({{how}})" for what, how in changes(before, snapshot()).items()]
+print({MARK!r} + json.dumps([error, seconds, heavy, told]), flush=True)
 import os; os._exit(0)
 """
 
