@@ -200,6 +200,7 @@ def miles_transports() -> Iterable[Component]:
             "shared-memory",
             "miles_core.weights.shared_memory:SharedMemoryTransport",
             summary="One anonymous segment for the processes of one machine",
+            capabilities=frozenset({"one-machine"}),
         )
     ]
 

@@ -15,6 +15,7 @@ from miles_core.contracts.component import KINDS
 NO_ENGINE = "no-engine"
 NEEDS_AGENT = "needs-agent"
 NEEDS_GPU = "needs-gpu"
+ONE_MACHINE = "one-machine"
 TOY_MODEL = "toy-model"
 NEEDS = "needs-"
 OWN = "x-"
@@ -25,6 +26,7 @@ CAPABILITIES: Mapping[str, str] = {
     "shared-prefix": "engine, trainer: computes what the trajectories of a group have in common once. Shown",
     "token-exact": "agent, generator: trains on exactly the tokens that were sampled, none is encoded again. Shown",
     "async": "rollout, schedule, reward: works beside the trainer instead of in turn with it. Shown",
+    ONE_MACHINE: "transport: reaches only processes of the sender's own machine. Read by runtimes that use several",
     TOY_MODEL: "engine, trainer: works with the core's toy model alone. Read by the conformance kit",
     "multi-process": "engine, trainer: one component is several processes. Shown",
     **{

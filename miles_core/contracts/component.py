@@ -53,7 +53,8 @@ class ComponentRef:
     """A component that a recipe chose, by value: what it is, whose it is, and its validated options.
 
     `options` is JSON data. `distribution` and `version` are compared with what is installed where it is built;
-    `location` is its metadata folder where it was chosen, by whose name that is done without a search.
+    `location` is its metadata folder where it was chosen, by whose name that is done without a search. `capabilities`
+    are what it declares: a runtime reads there what it must give it.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class ComponentRef:
     distribution: str
     version: str
     location: str = ""
+    capabilities: frozenset[str] = frozenset()
 
     @property
     def owner(self) -> str:

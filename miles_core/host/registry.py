@@ -40,6 +40,7 @@ class Registered:
             distribution=self.plugin.distribution,
             version=self.plugin.version,
             location=self.plugin.location,
+            capabilities=self.component.capabilities,
         )
 
 

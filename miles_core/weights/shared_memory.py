@@ -7,8 +7,10 @@ Where the system has no memfd, an unlinked-on-release temporary file takes its p
 from __future__ import annotations
 
 import asyncio
+import functools
 import mmap
 import os
+import socket
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -51,7 +53,8 @@ class SharedMemoryTransport:
             entries.append({"name": info.name, "shape": list(info.shape), "dtype": info.dtype, "at": start})
         os.truncate(descriptor, end)
         where = str(path) if path else f"/proc/{os.getpid()}/fd/{descriptor}"
-        return Delivery(Form.TENSORS, NAME, {"path": where, "bytes": end, "version": version, "tensors": entries})
+        address = {"path": where, "machine": _machine(), "bytes": end, "version": version, "tensors": entries}
+        return Delivery(Form.TENSORS, NAME, address)
 
     def release(self, version: int) -> None:
         descriptor, path = self._segments.pop(version, (None, None))
@@ -62,6 +65,12 @@ class SharedMemoryTransport:
 
     def receive(self, delivery: Delivery) -> Iterator[WireTensor]:
         address = delivery.address
+        if address["machine"] != _machine():  # its path would name nothing here, or something else
+            raise RunError(
+                f"version {address['version']} lies in the memory of another machine or container",
+                where="transport shared-memory",
+                mend="place trainer and engines on one machine, or choose a transport that crosses machines",
+            )
         with open(address["path"], "rb") as segment:  # noqa: PTH123  (a /proc descriptor, not a path of ours)
             size = os.fstat(segment.fileno()).st_size
             if size != address["bytes"]:
@@ -71,6 +80,16 @@ class SharedMemoryTransport:
         for entry in address["tensors"]:
             info = TensorInfo(entry["name"], tuple(entry["shape"]), entry["dtype"])
             yield WireTensor(info, data[entry["at"] : entry["at"] + info.bytes])
+
+
+@functools.cache
+def _machine() -> str:
+    """What processes have in common that see each other's descriptors: the boot of the kernel, and the PID namespace."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # not a Linux: one file system is one machine
+        return socket.gethostname()
 
 
 def _new_segment(version: int) -> tuple[int, Path | None]:

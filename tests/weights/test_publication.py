@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,6 +139,17 @@ async def test_a_request_in_flight_over_an_update_carries_both_versions():
     result = await running
     assert [span.version for span in result.spans] == [1, 2]
     assert result.spans[-1].stop == 12
+
+
+def test_shared_memory_of_another_machine_is_not_read():
+    transport = SharedMemoryTransport(NoOptions(), BuildContext(1, "t"))
+    data = np.arange(4, dtype=np.uint8)
+    sent = transport.send(1, [WireTensor(TensorInfo("a", (4,), "uint8"), data)])
+    foreign = replace(sent, address={**sent.address, "machine": "another boot pid:[1]"})
+    with pytest.raises(RunError, match="another machine or container"):
+        next(transport.receive(foreign))
+    assert bytes(next(transport.receive(sent)).data) == bytes(data)
+    transport.release(1)
 
 
 def test_shared_memory_carries_every_byte_and_leaves_nothing():
