@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 from miles_core.contracts.engine import Finish
-from miles_core.session.anthropic_blocks import blocks_of, form, to_messages
+from miles_core.session.anthropic_blocks import blocks_of, forms_of, to_messages
 from miles_core.session.dialect import Call, Served
 from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.fields import asked_in_vain, flag, integer, model_name, temperature, unsupported
 from miles_core.session.messages import read_messages
 from miles_core.session.session import ChatReply, ChatRequest
 from miles_core.session.tools import read_tools
-from miles_core.types.task import Message, ToolDefinition
+from miles_core.types.task import ToolDefinition
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "top_p": (1,),
@@ -47,7 +47,7 @@ class Anthropic:
 
     def read(self, body: Mapping[str, Any], served: Served) -> Call:
         request = ChatRequest(
-            messages=read_messages(to_messages(body, served.recognise(sent_as))),
+            messages=read_messages(to_messages(body, served.recognise(forms_of))),
             max_new_tokens=integer(body, "max_tokens", 1),
             temperature=temperature(body),
             ignored=asked_in_vain(body, NEUTRAL),
@@ -71,11 +71,6 @@ class Anthropic:
 
     def error_event(self, fault: SessionFault) -> str:
         return _event(self.error(fault))
-
-
-def sent_as(reply: Message) -> str:
-    """The form in which this dialect's clients see a reply."""
-    return form(list(blocks_of(reply)))
 
 
 def message_body(reply: ChatReply, *, model: str, token_ids: bool = False) -> dict[str, Any]:

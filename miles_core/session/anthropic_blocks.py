@@ -40,6 +40,12 @@ def blocks_of(reply: Message) -> list[dict[str, Any]]:
     return blocks
 
 
+def forms_of(reply: Message) -> tuple[str, ...]:
+    """The forms in which a client may send a reply back: with its reasoning, or without."""
+    blocks: list[Block] = [*blocks_of(reply)]
+    return tuple(dict.fromkeys([form(blocks), form([block for block in blocks if block["type"] != "thinking"])]))
+
+
 def form(blocks: list[Block]) -> str:
     """What a client sees of blocks, as one text: equal for what it may send back of them."""
     parts: list[Any] = []

@@ -90,6 +90,10 @@ class Conversation:
         again = 1 + max((each.again for each in here if np.array_equal(each.bridge, bridge)), default=-1)
         return Pending(parent, added, bridge, tokens, again, () if parent is None else parent.tools)
 
+    def render(self, messages: tuple[Message, ...], tools: tuple[ToolDefinition, ...]) -> TokenArray:
+        """The prompt of messages that attach nowhere. Raises SessionFault (400) as `prepare` does."""
+        return self._tokens(lambda: self._renderer.render(messages, tools=tools))
+
     def commit(self, pending: Pending, request: GenerateRequest, result: GenerateResult) -> Node:
         """Keep what was sampled. Raises PluginError when the engine's answer contradicts itself or the request, and
         SessionFault (503) when it was aborted; nothing is kept then."""

@@ -10,6 +10,8 @@ from miles_core.session.faults import SessionFault
 from miles_core.session.session import ChatReply, ChatRequest, TokenRequest
 from miles_core.types.task import Message
 
+Forms = Callable[[Message], tuple[str, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -17,12 +19,14 @@ class Served:
 
     model       the served model's name
     token_text  the text of one token id
-    recognise   given how this dialect's clients see a reply: finds the reply of the session that they send back
+    recognise   given the forms in which this dialect's clients see a reply: finds the session's reply that they send back
+    earlier     the conversation up to and with the turn of a request's id; None: the session has no such turn
     """
 
     model: str
     token_text: Callable[[int], str]
-    recognise: Callable[[Callable[[Message], str]], Callable[[str], Message | None]]
+    recognise: Callable[[Forms], Callable[[str], Message | None]]
+    earlier: Callable[[str], tuple[Message, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)

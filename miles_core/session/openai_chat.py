@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from miles_core.contracts.engine import Finish
+from miles_core.session.dialect import Call, Served
 from miles_core.session.faults import SessionFault
 from miles_core.session.fields import asked_in_vain, flag, integer, lowest, model_name, temperature, unsupported
 from miles_core.session.messages import read_messages
@@ -37,6 +38,28 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 """Keys that are not honoured -> values that ask for nothing. Any other value is counted as ignored."""
 
 ERROR_TYPES = {401: "authentication_error", 409: "conflict_error", 429: "rate_limit_error"}
+
+
+class OpenAIChat:
+    """See `dialect.Dialect`."""
+
+    def read(self, body: Mapping[str, Any], served: Served) -> Call:
+        request, shape = read_body(body, served.model)
+        return Call(
+            request,
+            shape.stream,
+            whole=lambda reply: completion(reply, shape, served.token_text),
+            events=lambda reply: events(reply, shape, served.token_text),
+        )
+
+    def status(self, fault: SessionFault) -> int:
+        return fault.status
+
+    def error(self, fault: SessionFault) -> dict[str, Any]:
+        return error_body(fault)
+
+    def error_event(self, fault: SessionFault) -> str:
+        return f"data: {json.dumps(error_body(fault))}\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +139,6 @@ def usage(reply: ChatReply) -> dict[str, Any]:
 def error_body(fault: SessionFault) -> dict[str, Any]:
     kind = ERROR_TYPES.get(fault.status, "server_error" if fault.status >= 500 else "invalid_request_error")
     return {"error": {"message": fault.sentence, "type": kind, "param": None, "code": fault.code}}
-
-
-def models(served_model: str, context: int) -> dict[str, Any]:
-    """The body of `GET /v1/models`."""
-    model = {"id": served_model, "object": "model", "created": 0, "owned_by": "miles", "max_model_len": context}
-    return {"object": "list", "data": [model]}
 
 
 def _refuse_unsupported(body: Mapping[str, Any]) -> None:

@@ -17,8 +17,10 @@ from miles_core.contracts.model import Renderer
 from miles_core.contracts.rollout import Attempt
 from miles_core.contracts.sessions import Collected, SessionAddress, SessionRules
 from miles_core.errors import RequestError, RunError
-from miles_core.session.http import make_app
+from miles_core.session.http import SessionApp
+from miles_core.session.operator import Operator
 from miles_core.session.store import Limits, SessionStore
+from miles_core.types.sampling import Sampling
 
 log = logging.getLogger(__name__)
 
@@ -50,15 +52,23 @@ class SessionServer:
         port: int = 0,
     ) -> None:
         self.store = SessionStore(engines, renderer, clock, context, limits)
-        self._app = make_app(self.store, renderer, model, context)
+        self._app = SessionApp(self.store, renderer, model, context)
+        self._clock = clock
         self._host = host
         self._port = port
         self._serving: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def base_url(self) -> str:
         """With `/v1`, as OpenAI's clients want it."""
         return f"http://{self._host}:{self._port}/v1"
+
+    def operated(self, sampling: Sampling, *, rules: SessionRules = SessionRules(), seed: int = 0) -> Operator:
+        """From now on sessions are opened, collected and ended over HTTP too, by the key of the operator returned; they
+        sample so, and have these rules, unless they ask for other."""
+        self._app.operator = Operator(self.store, self._urls, sampling=sampling, rules=rules, seed=seed)
+        return self._app.operator
 
     async def start(self) -> None:
         """Raises RequestError when the port cannot be had."""
@@ -90,6 +100,7 @@ class SessionServer:
                 self._serving.result()
                 raise RunError("the session server ended before it had begun")
             await asyncio.sleep(0.001)
+        self._sweeping = asyncio.create_task(self._sweep(), name="ending idle sessions")
 
     async def open(self, attempt: Attempt, rules: SessionRules = SessionRules()) -> SessionAddress:
         return SessionAddress(self.base_url, self.store.open(attempt, rules))
@@ -113,8 +124,21 @@ class SessionServer:
         self.store.close_all()
         if self._serving is None:
             return
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         self._server.should_exit = True
         (failure,) = await asyncio.gather(self._serving, return_exceptions=True)
         self._serving = None
         if isinstance(failure, BaseException):
             log.warning("the session server had failed", exc_info=failure)
+
+    def _urls(self, name: str) -> dict[str, str]:
+        """A session's base URLs: OpenAI's clients want `/v1` in them, Anthropic's add it themselves."""
+        root = f"{self.base_url.removesuffix('/v1')}/sessions/{name}"
+        return {"base_url": f"{root}/v1", "anthropic_base_url": root}
+
+    async def _sweep(self) -> None:
+        """Idle sessions end in time though nobody calls."""
+        while True:
+            await self._clock.sleep(min(60.0, self.store.limits.idle_seconds))
+            self.store.expire()

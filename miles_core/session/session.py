@@ -104,6 +104,21 @@ class Session:
             self._ignored.update(request.ignored)
             return ChatReply(self._commit(pending, asked, result))
 
+    def count(self, request: ChatRequest) -> int:
+        """How many tokens the prompt of a call would have; of a history that cannot go on here: were it rendered anew.
+        Changes nothing."""
+        try:
+            return len(self._guarded_prepare(request).tokens)
+        except SessionFault as fault:
+            if fault.status != 409:
+                raise
+            return len(self.conversation.render(request.messages, request.tools))
+
+    def earlier(self, request: str) -> tuple[Message, ...] | None:
+        """The conversation up to and with the turn that a request of this id sampled; None when there is none."""
+        nodes = self.conversation.tree.nodes
+        return next((node.messages for node in reversed(nodes) if node.sampled.request == request), None)
+
     def withdraw(self, reply: ChatReply) -> None:
         """The answer did not reach the client: unless it goes on from it, the turn is not trained on."""
         self.conversation.tree.withdraw(reply.node)

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import secrets
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from miles_core.contracts.engine import EngineClient
@@ -32,16 +33,27 @@ class Limits:
     nodes         turns in one session, those asked again included
     body_bytes    one request's body
     idle_seconds  after which a session that nobody calls ends
+    call_seconds  that sampling one turn may take
+    beat_seconds  between signs of life in a stream whose turn is not sampled yet
     """
 
     sessions: int = 10_000
     nodes: int = 1024
     body_bytes: int = 32 * 2**20
     idle_seconds: float = 4 * 3600.0
+    call_seconds: float = 3600.0
+    beat_seconds: float = 10.0
+
+
+Ended = Callable[[Session, str], None]
+"""Told of each session that ended, and why."""
 
 
 class SessionStore:
-    """Opens, finds and ends sessions. `faults` counts what clients were told, by code."""
+    """Opens, finds and ends sessions. `faults` counts what clients were told, by code; `ended` is told of each session
+    that ended, before anything else can happen."""
+
+    ended: Ended | None = None
 
     def __init__(
         self, engines: EngineClient, renderer: Renderer, clock: Clock, context: int, limits: Limits | None = None
@@ -54,16 +66,24 @@ class SessionStore:
         self._context = context
         self._alive: OrderedDict[bytes, Session] = OrderedDict()  # the longest idle first
         self._ended: OrderedDict[bytes, str] = OrderedDict()
+        self._named: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
         return len(self._alive)
 
-    def open(self, attempt: Attempt, rules: SessionRules = SessionRules()) -> str:
-        """A new session's key. Raises SessionFault (429) when there are too many, RequestError for another policy."""
+    def __iter__(self) -> Iterator[Session]:
+        return iter(tuple(self._alive.values()))
+
+    def open(self, attempt: Attempt, rules: SessionRules = SessionRules(), name: str = "") -> str:
+        """A new session's key. Raises SessionFault: 429 when there are too many, 409 when one of this name is open;
+        RequestError for another policy."""
         if rules.policy not in POLICIES:
             raise RequestError(f"there is no session policy {rules.policy!r}", mend=f"one of {', '.join(POLICIES)}")
-        self._expire()
+        self.expire()
+        if name and self._named.get(name) in self._alive:
+            raise SessionFault(409, "session_exists", f"a session named {name!r} is open")
         if len(self._alive) >= self.limits.sessions:
             raise SessionFault(
                 429, "too_many_sessions", f"{len(self._alive)} sessions are open, which is the limit", retry=True
@@ -71,29 +91,54 @@ class SessionStore:
         key = secrets.token_urlsafe(24)
         policy, matcher = POLICIES[rules.policy](), rules.matcher or StrictMatcher()
         conversation = Conversation(self._renderer, policy, matcher, self.limits.nodes)
-        session = Session(f"s{next(self._numbers)}", attempt, conversation, self._engines, self._context)
+        session = Session(name or f"s{next(self._numbers)}", attempt, conversation, self._engines, self._context)
         session.last_used = self._clock.now()
-        self._alive[_digest(key)] = session
+        digest = _digest(key)
+        self._alive[digest] = session
+        self._named[session.id] = digest
+        self._names[digest] = session.id
         return key
 
     def find(self, key: str) -> Session:
         """The session that a key opens, marked as used. Raises SessionFault: 401 for a key that never was, 410 for one
         whose session has ended."""
-        self._expire()
-        digest = _digest(key)
+        session = self._used(_digest(key))
+        if session is None:
+            raise SessionFault(
+                401,
+                "invalid_api_key",
+                "the key opens no session" if key else "the request has no key",
+                mend="send the session's key as `Authorization: Bearer KEY` or `x-api-key: KEY`",
+            )
+        return session
+
+    def named(self, name: str) -> Session | None:
+        """The session of that name, marked as used; None when there never was one. Raises SessionFault (410) when it
+        has ended. For whoever may open any session: a client has its key."""
+        digest = self._named.get(name)
+        return None if digest is None else self._used(digest)
+
+    def close_named(self, name: str) -> None:
+        if name in self._named:
+            self._end(self._named[name], "closed")
+
+    def free(self, name: str) -> bool:
+        """Whether no session has, or is remembered to have had, the name."""
+        return name not in self._named
+
+    def idle(self, session: Session) -> float:
+        """Seconds since it was used."""
+        return self._clock.now() - session.last_used
+
+    def _used(self, digest: bytes) -> Session | None:
+        self.expire()
         session = self._alive.get(digest)
         if session is not None:
             session.last_used = self._clock.now()
             self._alive.move_to_end(digest)
-            return session
-        if digest in self._ended:
+        elif digest in self._ended:
             raise gone(self._ended[digest])
-        raise SessionFault(
-            401,
-            "invalid_api_key",
-            "the key opens no session" if key else "the request has no key",
-            mend="send the session's key as `Authorization: Bearer KEY` or `x-api-key: KEY`",
-        )
+        return session
 
     def close(self, key: str, why: str = "closed") -> None:
         """End a session. Does nothing when there is none."""
@@ -103,7 +148,7 @@ class SessionStore:
         for digest in list(self._alive):
             self._end(digest, "closed")
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         """End what has been idle too long. A session whose call is in flight is not idle."""
         oldest = self._clock.now() - self.limits.idle_seconds
         for digest, session in list(itertools.takewhile(lambda item: item[1].last_used < oldest, self._alive.items())):
@@ -120,7 +165,11 @@ class SessionStore:
         session.close(why)
         self._ended[digest] = why
         while len(self._ended) > REMEMBERED:
-            self._ended.popitem(last=False)
+            forgotten, _ = self._ended.popitem(last=False)
+            if self._named.get(name := self._names.pop(forgotten)) == forgotten:
+                del self._named[name]
+        if self.ended is not None:
+            self.ended(session, why)
 
 
 def _digest(key: str) -> bytes:
