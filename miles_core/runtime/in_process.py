@@ -51,10 +51,12 @@ class InProcessRuntime:
 
     def __init__(self, options: NoOptions, context: BuildContext) -> None:
         self._handles: list[InProcessHandle] = []
+        self._building = asyncio.Lock()  # libraries that import themselves lazily cannot bear two threads doing it
 
     async def start(self, ref: ComponentRef, context: BuildContext) -> InProcessHandle:
         compute = ThreadPoolExecutor(1, thread_name_prefix=context.name)
-        component = await asyncio.get_running_loop().run_in_executor(compute, ref.build, context)
+        async with self._building:
+            component = await asyncio.get_running_loop().run_in_executor(compute, ref.build, context)
         handle = InProcessHandle(context.name, component, compute)
         self._handles.append(handle)
         if hasattr(component, "start"):

@@ -82,7 +82,10 @@ def one_run(folder: Path, choice: random.Random, number: int) -> bool:
             for half_made in folder.glob("runs/*"):
                 half_made.rename(folder / f"abandoned-{half_made.name}")
     else:
-        rc = subprocess.run(miles(command), cwd=folder, capture_output=True, timeout=PATIENCE).returncode
+        with (folder / "output.txt").open("w") as output:
+            rc = subprocess.run(
+                miles(command), cwd=folder, stdout=subprocess.DEVNULL, stderr=output, timeout=PATIENCE
+            ).returncode
     (run,) = folder.glob("runs/*")
     result = audit(RunFolder(run))
     ok = rc == 0 and result.ok and result.state == "done"
@@ -90,13 +93,16 @@ def one_run(folder: Path, choice: random.Random, number: int) -> bool:
     print(f"{number:3} {use:12} killed {told}: {'ok' if ok else 'FAULT'}, {dict(result.phases[0].groups)}", flush=True)
     for finding in result.findings:
         print(f"    {finding.where}: {finding.what}")
+    if rc:
+        print(f"    exit code {rc}, the run is {result.state}: {(folder / 'output.txt').read_text()}")
     return ok
 
 
 def kill_once(folder: Path, command: list[str], choice: random.Random) -> tuple[str, int]:
     """Start, kill somebody at a random moment, and wait for the end; who was killed, and the exit code."""
     since = datetime.now(UTC).isoformat(timespec="milliseconds")
-    process = subprocess.Popen(miles(command), cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (folder / "output.txt").open("w") as output:
+        process = subprocess.Popen(miles(command), cwd=folder, stdout=subprocess.DEVNULL, stderr=output)
     wait_until_it_works(folder, process, since)
     time.sleep(choice.uniform(0.0, 1.5))
     workers = children_of(process.pid)
