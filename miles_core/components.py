@@ -19,6 +19,14 @@ def miles_generators() -> Iterable[Component]:
             capabilities=frozenset({"no-engine"}),
         ),
         Component(
+            "tool-loop",
+            "miles_core.rollout.tool_loop:ToolLoop",
+            "miles_core.rollout.tool_loop:ToolLoopOptions",
+            "The model calls typed Python functions until it answers",
+            capabilities=frozenset({"token-exact"}),
+            example={"tools": ["miles_core.testing.fakes.adding_tool:add"]},
+        ),
+        Component(
             "agent",
             "miles_core.rollout.agent:AgentGenerator",
             "miles_core.rollout.agent:AgentGeneratorOptions",

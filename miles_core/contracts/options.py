@@ -15,7 +15,7 @@ class Options(BaseModel):
     """Base of every options model. Unknown keys are refused, values are not coerced from strings, instances are frozen.
 
     Override `card` to say what the choice means where its name leaves it open, and `check` to refuse recipes in which
-    these options cannot work. Neither may import torch.
+    these options cannot work. Neither may import torch. Override `code` where options name research code.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False, validate_default=True)
@@ -24,6 +24,10 @@ class Options(BaseModel):
         return {}
 
     def check(self, facts: RecipeFacts) -> Iterable[str]:
+        return ()
+
+    def code(self) -> Iterable[str]:
+        """Each `module:attr` of research code that the options name: imported with the plan, and in the run's lock."""
         return ()
 
 

@@ -81,6 +81,7 @@ class GenerateContext:
     agent_name what the recipe calls that agent; its own reward is a score of this name
     matcher    what the phase's `matcher:` section names, for the sessions that are opened; None: strict
     sessions   where an agent's chat is answered; None when no generator of the run declares `needs-agent`
+    longest    tokens of the longest sequence that the engines take; None: nobody knows
     events     where a plugin that brings hooks of its own tells of them
     """
 
@@ -92,6 +93,7 @@ class GenerateContext:
     agent_name: str = ""
     sessions: Sessions | None = None
     matcher: Matcher | None = None
+    longest: int | None = None
     events: EventSink = field(default_factory=NoEvents)
 
 

@@ -27,7 +27,7 @@ from miles_core.loop.layers import Layers
 from miles_core.loop.occupancy import Occupancy
 from miles_core.loop.record import Recorder
 from miles_core.loop.ring import Phase, Ring
-from miles_core.loop.sessions import serve_sessions
+from miles_core.loop.sessions import longest_sequence, serve_sessions
 from miles_core.recipe.resolved import PhasePlan, Plan
 from miles_core.rollout.attempts import AttemptMaker
 from miles_core.rollout.fleet import Fleet
@@ -91,7 +91,8 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
         await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, engines)
         clients = Fleet(engines) if engines else NoEngines()
         sessions = await serve_sessions(plan, clients, renderer, engines)
-        phases = _join(drafts, _surroundings(clients, renderer, sessions, recorder))
+        around = _surroundings(clients, renderer, sessions, recorder)
+        phases = _join(drafts, replace(around, longest=await longest_sequence(plan, engines)))
         transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
         return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder, sessions)
     except BaseException:

@@ -27,9 +27,14 @@ async def serve_sessions(
         raise RequestError("an agent's chat needs a model and an engine", mend="add `model:` and `engine:`")
     from miles_core.session.server import SessionServer  # an HTTP server is imported by runs that serve one
 
-    contexts = [(await engine.capabilities()).context for engine in engines]
-    server = SessionServer(
-        clients, renderer, RealClock(), model=plan.model_card.name, context=min(plan.model_card.context, *contexts)
-    )
+    longest = await longest_sequence(plan, engines) or plan.model_card.context
+    server = SessionServer(clients, renderer, RealClock(), model=plan.model_card.name, context=longest)
     await server.start()
     return server
+
+
+async def longest_sequence(plan: Plan, engines: Several[RemoteEngine]) -> int | None:
+    """Tokens that the model and every engine take; None when the plan has no model."""
+    if plan.model_card is None:
+        return None
+    return min([plan.model_card.context, *[(await engine.capabilities()).context for engine in engines]])

@@ -110,7 +110,7 @@ class Chooser:
                 f"failed to validate the options of {kind} {found.component.name!r}",
                 partial(self._options, found.component, {**section.options, **given}, parts, section_name),
             )
-            if options is None:
+            if options is None or not self._code_of(found, options, parts):
                 return None
             dumped = guarded(found.plugin, "failed to write its options", partial(options.model_dump, mode="json"))
         except PluginError as error:
@@ -142,6 +142,18 @@ class Chooser:
                 raise
             return self.registry.find(kind, f"{CORE_DISTRIBUTION}:{use}"), {}
 
+    def _code_of(self, found: Registered, options: Any, parts: Parts) -> bool:
+        """Import the research code that options name; False when some cannot be, which is noted."""
+        named = getattr(options, "code", None)
+        paths = guarded(found.plugin, "failed to say what code it uses", partial(_paths, named)) if named else []
+        for path in paths:
+            try:
+                self.research[path] = research_code(found.kind, path, self.folders)
+            except MilesError as error:
+                self._faults.add_error(parts, error)
+                return False
+        return True
+
     def _is_of_milesfile(self, kind: str, use: str) -> bool:
         """Whether `milesfile:name` names what that registers, and not simply something in the module."""
         return any(each.qualified == use for each in self.registry.components(kind) if not each.plugin.distribution)
@@ -160,3 +172,7 @@ class Chooser:
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             raise TypeError(f"{component.options} is {model!r}, expected a subclass of miles_core.Options")
         return validate(model, data, parts, self._faults, also=CORE_KEYS.get(section_name, ()))
+
+
+def _paths(named: Any) -> list[str]:
+    return [str(path) for path in named()] if callable(named) else []

@@ -37,12 +37,14 @@ class CharToolRenderer(CharRenderer):
 
     def parse(self, tokens: TokenArray, *, tools: Several[ToolDefinition] = ()) -> Parsed:
         parsed = super().parse(tokens)
-        text = parsed.message["content"]
+        text = str(parsed.message["content"])
         message: dict[str, Any] = {"role": "assistant"}
         if thought := _THOUGHT.match(text):
             message["reasoning_content"] = thought[1]
             text = text[thought.end() :]
-        calls = [{"type": "function", "function": {"name": f[1], "arguments": f[2]}} for f in _CALL.finditer(text)]
+        calls: list[Any] = [
+            {"type": "function", "function": {"name": f[1], "arguments": f[2]}} for f in _CALL.finditer(text)
+        ]
         if calls and all(_is_object(call["function"]["arguments"]) for call in calls):
             message["tool_calls"] = calls
             text = _CALL.sub("", text)

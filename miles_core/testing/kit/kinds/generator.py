@@ -9,6 +9,7 @@ from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.rollout import GenerateContext, Generator
 from miles_core.errors import WorkerDied
+from miles_core.testing.fakes.char_tool_renderer import CharToolRenderer
 from miles_core.testing.fakes.contexts import make_attempt, make_generate_context
 from miles_core.testing.fakes.engine_log import Exchange
 from miles_core.testing.fakes.scripted_engine import ScriptedEngine
@@ -135,7 +136,7 @@ def _needing_engine(subject: ComponentSubject) -> Generator:
 
 
 def _context(engine: ScriptedEngine) -> GenerateContext:
-    return make_generate_context(engine, clock=RealClock())
+    return make_generate_context(engine, renderer=CharToolRenderer(), clock=RealClock())
 
 
 async def _generate(generator: Generator, attempt: object, engine: ScriptedEngine) -> Trajectory:
