@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from miles_core.loop.evidence import LEFT, Entry, Evidence, Pending, read_evidence
+from miles_core.loop.evidence import Entry, Evidence, Pending, read_evidence
 from miles_core.observe.folder import RunFolder
 from miles_core.types.trajectory import Disposition, Status
 
@@ -111,16 +111,20 @@ class _Seen:
         self.outcomes: dict[str, dict[int, Entry]] = {name: {} for name in evidence.phases}
         self.by_step: dict[int, Counter[str]] = {}
         self._size = {name: _group_size(evidence, name) for name in evidence.phases}
+        self._repeated = {name for name in evidence.phases if _rollout(evidence, name) == "saved"}
         self._trajectories: dict[tuple[str, str], str] = {}
 
     def look(self, entry: Entry) -> Iterator[Finding]:
         known = self.outcomes[entry.phase]
+        self.by_step.setdefault(entry.step, Counter())[entry.outcome.value] += 1
+        if entry.phase in self._repeated:
+            known[len(known)] = _light(entry)
+            return
         if (before := known.get(entry.group.number)) is not None:
             both = f"{before.outcome.value} in {before.file} and {entry.outcome.value} in {entry.file}"
             twice = {before.outcome, entry.outcome} == {Disposition.TRAINED}
             yield Finding("was trained twice" if twice else f"ended twice: {both}", entry.where)
         known[entry.group.number] = _light(entry)
-        self.by_step.setdefault(entry.step, Counter())[entry.outcome.value] += 1
         size = self._size[entry.phase]
         if size is not None and len(entry.group.trajectories) != size:
             yield Finding(f"has {len(entry.group.trajectories)} trajectories on record, of {size} made", entry.where)
@@ -135,9 +139,14 @@ def _light(entry: Entry) -> Entry:
     return Entry(entry.file, entry.step, entry.phase, entry.group.replacing(()), entry.dispositions)
 
 
+def _rollout(evidence: Evidence, phase: str) -> str:
+    """The rollout's name. One that is `saved` repeats groups under the numbers of an earlier run."""
+    return str((evidence.section(phase, "rollout") or {}).get("use")).rpartition(":")[2]
+
+
 def _group_size(evidence: Evidence, phase: str) -> int | None:
-    """How many trajectories a group has; None when an earlier run decided it."""
-    if (evidence.section(phase, "rollout") or {}).get("use") != "groups":
+    """How many trajectories a group has; None when it is not ours to know."""
+    if _rollout(evidence, phase) != "groups":
         return None
     size = (evidence.section(phase, "schedule") or {}).get("group_size")
     return size if isinstance(size, int) else None
@@ -234,7 +243,7 @@ def in_words(result: Audit) -> list[str]:
     """Lines for a person."""
     lines = []
     for phase in result.phases:
-        classes = [name.value for name in LEFT if phase.groups[name.value]]
+        classes = [name.value for name in Disposition if phase.groups[name.value]]
         parts = [f"{phase.groups[name]} {name}" for name in classes]
         rest = (("buffered", phase.buffered), ("in flight", phase.in_flight), ("unsettled", phase.unsettled))
         parts += [f"{number} {what}" for what, number in rest if number]

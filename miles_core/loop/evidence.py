@@ -19,9 +19,6 @@ from miles_core.observe.folder import RunFolder
 from miles_core.observe.trajectories import files, read_file
 from miles_core.types.trajectory import Disposition, Group
 
-LEFT = (Disposition.TRAINED, Disposition.STALE, Disposition.ABORTED, Disposition.FAILED, Disposition.FILTERED)
-"""Classes of a group that left the rollout: trained, when any of its trajectories was."""
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -115,8 +115,8 @@ class GroupsRollout:
             tickets.append(ticket)
         self._samples += len(tickets) * group_size
         if tickets:
-            together = len(tickets) if pace.refill is Refill.ROUND else (pace.in_flight or 1) // group_size
-            self._patience.begin_round(together)
+            at_once = len(tickets) if pace.refill is Refill.ROUND else (pace.in_flight or 1) // group_size
+            self._patience.begin_round(at_once)
         return tickets
 
     def _rest(self) -> None:

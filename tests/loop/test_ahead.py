@@ -8,6 +8,7 @@ import time
 import pytest
 
 from miles_core import RequestError, resume, run
+from miles_core.cli.guard import guarded
 from miles_core.loop.audit import audit
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
@@ -180,11 +181,16 @@ def kill_and_resume(bench, recipe, step: int):
     return resume(folder, view="none")
 
 
-def test_an_audit_says_what_is_wrong_and_where(bench):
+def test_an_audit_says_what_is_wrong_and_where(bench, capsys):
     done = go(bench, schedule=schedule("async", max_staleness=2))
+    assert guarded(["audit", str(done.folder.path)]) == 0
+    assert "18 trained" in capsys.readouterr().out
     files = sorted(done.folder.trajectories.glob("step-*.parquet"))
     content = files[2].read_bytes()
     files[2].unlink()
+    assert guarded(["audit", str(done.folder.path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert not told["ok"] and told["findings"][0].keys() == {"what", "where"}
     assert any("nowhere on record" in f.what for f in audit(done.folder).findings)
     (done.folder.trajectories / "step-000099.parquet").write_bytes(files[1].read_bytes())
     files[2].write_bytes(content)
@@ -234,3 +240,19 @@ def test_the_resolved_recipe_says_which_policy_and_limit_and_is_a_recipe_again(b
     plan, _ = load_plan(done.folder.recipe)
     assert plan.recipe["staleness"] == {"use": "oldest-token", "limit": 2}
     assert jsonl.read(done.folder.events)[-1]["event"] == "run_finished"
+
+
+def test_groups_of_an_earlier_run_are_trained_under_any_schedule(bench):
+    collected = go(bench, trainer=None, loss=None, advantage=None, evaluate=None, filters=None, steps=5)
+    for use in ("one-step-off", "async"):
+        done = go(
+            bench,
+            rollout={"use": "saved", "run": str(collected.folder.path)},
+            engine=None,
+            evaluate=None,
+            filters=None,
+            schedule=schedule(use),
+            steps=5,
+        )
+        assert [r["rollout/groups"] for r in done.metrics] == [3] * 5
+        assert proven(done).phases[0].groups == {"trained": 15}
