@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from miles_core.session.faults import SessionFault
 from miles_core.session.session import ChatReply, Session
 
 KEEP_ALIVE = b": the turn is being sampled\n\n"
+PIECE = 2**16
 JSON, EVENTS = b"application/json", b"text/event-stream"
 
 
@@ -36,9 +38,12 @@ async def send_fault(send: Send, dialect: Dialect, fault: SessionFault) -> None:
 
 class Delivery:
     """See the module's text. `seconds` bounds the sampling of one turn; a stream is begun, and then kept alive, each
-    `beat` seconds."""
+    `beat` seconds. `faults` counts what is told inside a stream."""
 
-    def __init__(self, receive: Receive, send: Send, dialect: Dialect, *, seconds: float, beat: float) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, dialect: Dialect, faults: Counter[str], *, seconds: float, beat: float
+    ) -> None:
+        self._faults = faults
         self._send = send
         self._dialect = dialect
         self._seconds = seconds
@@ -46,9 +51,9 @@ class Delivery:
         self._begun = False
         self._left = asyncio.create_task(_left(receive), name="whether the client is there")
 
-    async def run(self, session: Session, call: Call) -> SessionFault | None:
-        """Sample, and hand over. Returns the fault that was told inside a stream; raises SessionFault before anything
-        was sent, and ClientDisconnect when the client left: a turn that it did not get is then withdrawn."""
+    async def run(self, session: Session, call: Call) -> None:
+        """Sample, and hand over. Raises SessionFault before anything was sent, and ClientDisconnect when the client
+        left: a turn that it did not get is then withdrawn."""
         work = asyncio.create_task(session.chat(call.request), name="a turn")
         try:
             reply = await self._sampled(work, call.stream)
@@ -60,13 +65,12 @@ class Delivery:
         except SessionFault as fault:
             if not self._begun:
                 raise
+            self._faults[fault.code] += 1
             await self._chunks(iter([self._dialect.error_event(fault)]))
-            return fault
         finally:
             work.cancel()
             self._left.cancel()
             await asyncio.gather(work, self._left, return_exceptions=True)
-        return None
 
     async def _sampled(self, work: asyncio.Task[ChatReply], stream: bool) -> ChatReply:
         """The turn. A client that leaves cancels it, and so does the end of its time."""
@@ -108,8 +112,11 @@ class Delivery:
         await self._body(ahead.encode(), last=True)
 
     async def _body(self, data: bytes, last: bool = False) -> None:
-        await self._still_there()
-        await self._send({"type": "http.response.body", "body": data, "more_body": not last})
+        """In pieces: the server waits before a piece until the client has taken most of those before it."""
+        for start in range(0, len(data), PIECE):
+            await self._still_there()
+            more = not last or start + PIECE < len(data)
+            await self._send({"type": "http.response.body", "body": data[start : start + PIECE], "more_body": more})
 
     async def _still_there(self) -> None:
         """Sending to a client that left raises nothing: so it is looked for before each piece."""

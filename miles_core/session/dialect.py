@@ -19,7 +19,7 @@ class Served:
 
     model       the served model's name
     token_text  the text of one token id
-    recognise   given the forms in which this dialect's clients see a reply: finds the session's reply that they send back
+    recognise   given the forms in which this dialect's clients see a reply: finds the reply that they sent back
     earlier     the conversation up to and with the turn of a request's id; None: the session has no such turn
     """
 

@@ -105,10 +105,9 @@ class SessionApp:
     async def _call(self, request: Request, dialect: Dialect, receive: Receive, send: Send) -> None:
         session, body = await self._session(request)
         call = dialect.read(body, self._served(session))
-        limits = self._store.limits
-        delivery = Delivery(receive, send, dialect, seconds=limits.call_seconds, beat=limits.beat_seconds)
-        if told := await delivery.run(session, call):
-            self._store.faults[told.code] += 1
+        limits, faults = self._store.limits, self._store.faults
+        delivery = Delivery(receive, send, dialect, faults, seconds=limits.call_seconds, beat=limits.beat_seconds)
+        await delivery.run(session, call)
 
     async def _count(self, request: Request, send: Send) -> None:
         """How many tokens a call would send: nothing is recorded."""
