@@ -7,14 +7,16 @@ import hashlib
 import importlib.util
 import json
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from miles_core.errors import RequestError
 from miles_core.host.activate import open_registry
-from miles_core.host.decide import CORE_DISTRIBUTION
+from miles_core.host.decide import CORE_DISTRIBUTION, decide
 from miles_core.host.registry import Registered
+from miles_core.host.request import read_request
 from miles_core.host.scan import Index, scan
 
 log = logging.getLogger("miles.recipes")
@@ -46,7 +48,8 @@ class RecipeEntry:
 
 def list_recipes(roots: Sequence[Path] = ROOTS, index: Index | None = None) -> tuple[RecipeEntry, ...]:
     """Recipes in the folders (those that exist), then the packaged ones, each by name. Only plugins that declare to
-    provide recipes are imported; one that is broken is named in the log."""
+    provide recipes are imported, and none that miles.toml or MILES_PLUGINS blocks; a broken one is named in the log.
+    """
     local = [
         _entry(file.stem, file, str(root)) for root in roots if root.is_dir() for file in sorted(root.glob("*.yaml"))
     ]
@@ -71,10 +74,13 @@ def find_recipe(recipe: str, roots: Sequence[Path] = ROOTS) -> Path:
 
 
 def _packaged(index: Index) -> list[RecipeEntry]:
+    request = read_request([], no_plugins=False, environ=os.environ, folder=Path())
+    blocked = {verdict.plugin for verdict in decide(index, request).off}
     providers = tuple(
         plugin
         for plugin in index.plugins
-        if plugin.distribution == CORE_DISTRIBUTION or any(each.startswith("recipe.") for each in plugin.provides)
+        if plugin.distribution == CORE_DISTRIBUTION
+        or (plugin not in blocked and any(each.startswith("recipe.") for each in plugin.provides))
     )
     registry = open_registry(None, index._replace(plugins=providers))
     for plugin in registry.failed:

@@ -83,3 +83,12 @@ def test_a_plugin_of_recipes_that_is_broken_is_named(
     kitchen.site.plugin("bad", "raise SystemExit(0)", provides=["recipe.bad"])
     assert "big" in [entry.name for entry in list_recipes([menu])]
     assert "plugin bad (miles-plugin-bad 1.0) does not load" in caplog.text
+
+
+def test_a_plugin_of_recipes_that_is_disabled_is_not_imported(
+    kitchen: Any, menu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kitchen.site.plugin("loud", "raise SystemExit(0)", provides=["recipe.loud"])
+    monkeypatch.setenv("MILES_PLUGINS", "no:loud,no:menu")
+    assert "big" not in [entry.name for entry in list_recipes([menu])]
+    assert "miles_plugin_loud" not in sys.modules
