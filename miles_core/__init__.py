@@ -28,7 +28,7 @@ _HOME = {
     "miles_core.contracts.learning": "Advantage Correction Loss LossInputs TokenTerms",
     "miles_core.contracts.lifecycle": "Clock EventSink Health Lifecycle RealClock",
     "miles_core.contracts.middleware": "AgentMiddleware GeneratorMiddleware Middleware RolloutMiddleware",
-    "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer prompt_tokens",
+    "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer TemplateReference prompt_tokens",
     "miles_core.contracts.observing": "Evaluation EvaluationContext Evaluator Handle Runtime Tracker",
     "miles_core.contracts.options": "NoOptions Options ScheduleOptions StalenessOptions TrainerOptions",
     "miles_core.contracts.pace": "Pace Refill",
@@ -151,6 +151,9 @@ if TYPE_CHECKING:
     )
     from miles_core.contracts.model import (
         Renderer as Renderer,
+    )
+    from miles_core.contracts.model import (
+        TemplateReference as TemplateReference,
     )
     from miles_core.contracts.model import (
         prompt_tokens as prompt_tokens,

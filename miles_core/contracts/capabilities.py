@@ -17,6 +17,7 @@ NEEDS_AGENT = "needs-agent"
 NEEDS_GPU = "needs-gpu"
 ONE_MACHINE = "one-machine"
 TOY_MODEL = "toy-model"
+STAND_IN = "stand-in-example"
 NEEDS = "needs-"
 OWN = "x-"
 
@@ -28,6 +29,8 @@ CAPABILITIES: Mapping[str, str] = {
     "async": "rollout, schedule, reward: works beside the trainer instead of in turn with it. Shown",
     ONE_MACHINE: "transport: reaches only processes of the sender's own machine. Read by runtimes that use several",
     TOY_MODEL: "engine, trainer: works with the core's toy model alone. Read by the conformance kit",
+    STAND_IN: "model, renderer: its `example` stands in for what cannot be had here, such as a tokenizer, and what is "
+    "tried on it proves nothing of the real one. Read by the conformance kit and by `miles families check`",
     "multi-process": "engine, trainer: one component is several processes. Shown",
     **{
         f"{NEEDS}{kind}": f"cannot work without a {kind}. Read by the rules of a recipe, which refuse it without one"

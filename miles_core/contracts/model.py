@@ -101,6 +101,19 @@ class Renderer(Protocol):
         ...
 
 
+class TemplateReference(Protocol):
+    """What a renderer may have beside its contract: the checkpoint's own chat template, to be compared with.
+    `miles families check` asks for it; nothing else does."""
+
+    def template_tokens(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray | None:
+        """int32 tokens of the text that the checkpoint's own template makes of the conversation, special tokens parsed,
+        by other code than the renderer's own; None where no template can be had. Raises ValueError when the template
+        refuses the conversation."""
+        ...
+
+
 class ModelSpec(Protocol):
     """A model family's plugin. Runs in the driver, without torch."""
 

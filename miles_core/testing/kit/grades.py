@@ -17,12 +17,14 @@ FULLY, PROXY, VERIFIED, UNVERIFIED = "fully-gated", "proxy-gated", "verified", "
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything that the kit found about one plugin. `components` are `kind.name`; `verified` are those that a
-    shipped record of a run names."""
+    shipped record of a run names; `stand_ins` those whose example stands in for what cannot be had, so that what
+    was tried on it is no evidence."""
 
     plugin: InstalledPlugin
     components: tuple[str, ...]
     findings: tuple[Finding, ...]
     verified: frozenset[str] = frozenset()
+    stand_ins: frozenset[str] = frozenset()
 
     @property
     def grade(self) -> Grade | None:
@@ -53,7 +55,8 @@ class Report:
         of_component = defaultdict(list)
         for finding in self.findings:
             of_component[finding.component].append(finding)
-        return {name: _evidence(of_component[name], name in self.verified) for name in sorted(self.components)}
+        counted = {name: [] if name in self.stand_ins else of_component[name] for name in self.components}
+        return {name: _evidence(counted[name], name in self.verified) for name in sorted(self.components)}
 
     def reaches(self, level: Grade) -> bool:
         return self.grade is not None and GRADES.index(self.grade) >= GRADES.index(level)

@@ -70,15 +70,27 @@ class Rendering:
         try:
             self.renderer.render(messages)
         except ValueError as error:
-            if len(messages) == 1:
+            if [message["role"] for message in messages] == ["user"]:
                 fail(f"it cannot render one user message: {error}", "render must take [{role: user, content: text}]")
             return False
         return True
 
     def sampled(self, text: str, *, stop: bool = True) -> TokenArray:
-        """An answer as a model samples it."""
+        """An answer as a model samples it after a question: what the renderer writes for it there, up to a stop token.
+
+        That may be more than the text: a mark before it, or the end of a thought that the prompt opened. A format that
+        writes the text alone is taken at its word, since what it writes behind it is no more the model's.
+        """
         end = self.renderer.stop_tokens[:1] if stop else ()
-        return np.concatenate([self.renderer.encode(text), np.array(end, np.int32)]).astype(np.int32)
+        said = self.renderer.encode(text)
+        question = [user("2+2=")]
+        prompt = self.renderer.render(question)
+        whole = self.renderer.render([*question, assistant(text)], generation=False)
+        written = whole[len(prompt) :]
+        if np.array_equal(whole[: len(prompt)], prompt) and not np.array_equal(written[: len(said)], said):
+            stops = np.flatnonzero(np.isin(written, self.renderer.stop_tokens))
+            said = written[: stops[0]] if len(stops) else written
+        return np.concatenate([said, np.array(end, np.int32)]).astype(np.int32)
 
 
 def rendering_of(subject: ComponentSubject) -> Rendering:

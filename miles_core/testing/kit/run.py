@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from miles_core.contracts.capabilities import STAND_IN
 from miles_core.contracts.component import KINDS
 from miles_core.errors import RequestError
 from miles_core.host.activate import open_registry
@@ -103,8 +104,9 @@ class Examination:
         return finding
 
     def report(self, findings: tuple[Finding, ...]) -> Report:
-        names = tuple(f"{each.kind}.{each.component.name}" for each in self.components)
-        return Report(self.plugin, names, findings, records_of_runs(package_folder(self.plugin)))
+        names = {f"{each.kind}.{each.component.name}": each.component for each in self.components}
+        stand_ins = frozenset(name for name, component in names.items() if STAND_IN in component.capabilities)
+        return Report(self.plugin, tuple(names), findings, records_of_runs(package_folder(self.plugin)), stand_ins)
 
     def _stopped(self, trial: Trial) -> str:
         """The failed check without which this one makes no sense; "" when there is none."""

@@ -159,7 +159,7 @@ def speaks_of_tools(subject: ComponentSubject) -> None:
     )
     conversation = [*question, calling("4"), {"role": "tool", "content": "5", "tool_call_id": "call-0"}, user("3+3=")]
     whole = renderer.render(conversation, tools=tools, generation=False)
-    for length in range(1, len(conversation)):
+    for length in (1, 2):  # what stands between two turns is rendered at once: some formats write it in one piece
         _check_prefix(rendering, conversation[:length], whole, generation=False, tools=tools)
     turn = renderer.render(conversation[:2], tools=tools, generation=False)
     said = _until_stop(turn[len(prompt) :], renderer.stop_tokens)

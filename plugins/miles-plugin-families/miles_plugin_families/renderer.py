@@ -1,0 +1,171 @@
+"""`miles_core.Renderer` over a renderer of the library.
+
+The library renders a whole conversation as the family's template does, and a template may rewrite the past: it drops
+the reasoning of earlier turns, or an empty thinking block. A session's past cannot change. So here
+
+- `bridge` asks the library for what stands between a finished turn and the next, and never looks at what was sampled
+  but for its last token: the work of a turn grows with what is added, not with the history;
+- `render` puts a conversation together from the same pieces: its beginning, each assistant message, and the bridges
+  between. An assistant's message goes on from the opening of its turn, as a model would sample it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from miles_core import Message, Parsed, ToolDefinition
+from miles_plugin_families.between import Between
+from miles_plugin_families.messages import (
+    is_native,
+    number_answers,
+    number_calls,
+    to_library,
+    tool_names,
+    tools_to_library,
+)
+from miles_plugin_families.said import parsed
+from miles_plugin_families.tokenizer import FamilyTokenizer
+
+TokenArray = npt.NDArray[np.int32]
+Json = dict[str, Any]
+
+
+class FamilyRenderer:
+    """One family's format over one tokenizer. `template_ids` gives the ids that the checkpoint's own template writes,
+    of messages as the library takes them; None where there is no template."""
+
+    def __init__(
+        self,
+        library: Any,
+        tokenizer: FamilyTokenizer,
+        *,
+        as_sampled: bool = True,
+        names_tools: bool = False,
+        native_ids: bool = False,
+        template_ids: Callable[..., list[int]] | None = None,
+    ) -> None:
+        self._library = library
+        self._tokenizer = tokenizer
+        self._between = Between(library, tokenizer, as_sampled=as_sampled)
+        self._names_tools = names_tools
+        self._native_ids = native_ids
+        self._template_ids = template_ids
+
+    @property
+    def stop_tokens(self) -> tuple[int, ...]:
+        return self._between.stops
+
+    @property
+    def vocabulary(self) -> int:
+        """Ids that have a token."""
+        return self._tokenizer.size
+
+    def render(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
+        """As Renderer.render. Raises ValueError when the family's template refuses the conversation."""
+        given = to_library(messages, self._tokenizer.literal)
+        if self._native_ids:
+            number_calls(given)
+        if self._names_tools:
+            _name_tools(given, tool_names(given))
+        return _array(self._whole(given, self._tools(tools), generation))
+
+    def bridge(
+        self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> TokenArray:
+        """As Renderer.bridge; a turn that was cut is closed first. Raises ValueError for messages of the assistant, and
+        where `history: template` forbids to go on."""
+        given = to_library(messages, self._tokenizer.literal)
+        if any(message["role"] == "assistant" for message in given):
+            raise ValueError("an assistant's message was sampled or is rendered whole: it cannot follow a turn")
+        answers = [message for message in given if message["role"] == "tool"]
+        if self._native_ids and not all(is_native(answer) for answer in answers):
+            number_answers(answers, self._calls_of(tokens))
+        if self._names_tools and any("name" not in answer for answer in answers):
+            calls = self._calls_of(tokens)
+            _name_tools(given, tool_names([{"tool_calls": calls}]), [call["function"]["name"] for call in calls])
+        last = int(tokens[-1]) if len(tokens) else None
+        return _array(self._between.following(given, last, self._tools(tools)))
+
+    def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
+        """As Renderer.parse, read as the answer to a user."""
+        opening = self._between.opening
+        return parsed(self._library, self._tokenizer, tokens.tolist(), list(tools) or None, opening, self.stop_tokens)
+
+    def decode(self, tokens: TokenArray) -> str:
+        return self._tokenizer.decode(tokens.tolist())
+
+    def encode(self, text: str) -> TokenArray:
+        """As Renderer.encode. Raises ValueError for a text that the tokenizer would normalise to another."""
+        ids = self._tokenizer.plain(text)
+        if self._tokenizer.decode(ids) != text:
+            raise ValueError(f"the tokenizer has no tokens for exactly {text!r:.80}")
+        return _array(ids)
+
+    def template_tokens(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray | None:
+        """As TemplateReference.template_tokens."""
+        if self._template_ids is None:
+            return None
+        given = to_library(messages, str)
+        return _array(self._template_ids(given, tools_to_library(tools, str), generation))
+
+    def _tools(self, tools: Sequence[ToolDefinition]) -> list[Json] | None:
+        if tools and not self._between.writes_tools:
+            raise ValueError("this family's format does not say which tools there are: describe them in a message")
+        return tools_to_library(tools, self._tokenizer.literal)
+
+    def _whole(self, given: list[Json], tools: list[Json] | None, generation: bool) -> list[int]:
+        first = next((place for place, message in enumerate(given) if message["role"] == "assistant"), len(given))
+        if first == 0:
+            raise ValueError("a conversation begins with a message of the system or a user")
+        if first == len(given):
+            return self._between.ids(given, tools, generation)
+        ids = self._between.ids(given[:first], tools, False)
+        before = given[first - 1]["role"]
+        for message, following, is_last in _turns(given[first:]):
+            if message["role"] != "assistant":
+                raise AssertionError("a turn begins with the assistant")
+            ids += self._between.turn(message, after_tool=before == "tool")
+            if following or not is_last or generation:
+                opens = generation and is_last
+                ids += self._between.following(following, ids[-1], tools, opens=opens)
+            before = following[-1]["role"] if following else "assistant"
+        return ids
+
+    def _calls_of(self, tokens: TokenArray) -> Sequence[Json]:
+        """The calls of the turn that `tokens` end with."""
+        turn = self._between.last_turn(tokens.tolist())
+        calls: Sequence[Json] = self.parse(np.asarray(turn, np.int32)).message.get("tool_calls", ())
+        return calls
+
+
+def _turns(messages: list[Json]) -> Iterator[tuple[Json, list[Json], bool]]:
+    """Each assistant message, what stands until the next one, and whether it is the last."""
+    starts = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    for start, stop in zip(starts, [*starts[1:], len(messages)], strict=True):
+        yield messages[start], messages[start + 1 : stop], stop == len(messages)
+
+
+def _name_tools(given: list[Json], by_id: dict[str, str], in_order: Sequence[str] = ()) -> None:
+    """Put the names of the tools into their answers. Raises ValueError where nothing says which tool answers."""
+    answers = [message for message in given if message["role"] == "tool"]
+    for place, message in enumerate(answers):
+        if "name" in message:
+            continue
+        name = by_id.get(message.get("tool_call_id", ""))
+        if name is None and len(answers) == len(in_order):
+            name = in_order[place]
+        if name is None:
+            raise ValueError("this family's format names the tool that answers: send `name` with the tool's message")
+        message["name"] = name
+
+
+def _array(ids: list[int]) -> TokenArray:
+    return np.asarray(ids, dtype=np.int32)
