@@ -9,6 +9,19 @@ from miles_core.hookspecs import hookimpl
 
 
 @hookimpl
+def miles_agents() -> Iterable[Component]:
+    return [
+        Component(
+            "command",
+            "miles_core.rollout.command_agent:CommandAgent",
+            "miles_core.rollout.command_agent:CommandOptions",
+            "Any program that speaks OpenAI or Anthropic, one process an episode",
+            example={"run": ["python", "-m", "miles_core.testing.fakes.asking_program"]},
+        )
+    ]
+
+
+@hookimpl
 def miles_generators() -> Iterable[Component]:
     return [
         Component("single-turn", "miles_core.rollout.single_turn:SingleTurn", summary="One prompt, one answer"),
