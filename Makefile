@@ -35,6 +35,7 @@ bench: install
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/schedule.py
 
 $(INSTALLED): pyproject.toml constraints.txt $(PACKAGES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -118,6 +118,7 @@ class CommandAgent:
         finally:
             ended.cancel()
             told.cancel()
+            await asyncio.gather(ended, told, return_exceptions=True)
 
 
 def _environment(episode: Episode, task: Path) -> dict[str, str]:

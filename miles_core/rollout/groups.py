@@ -44,6 +44,7 @@ class GroupsRollout:
         self._patience = Patience(options.fruitless_rounds)
         self._wanted = 0  # granted, not yet kept
         self._samples = 0  # attempts in flight
+        self._scoring = 0  # groups whose attempts have ended and that are being scored
         self._entering = 0  # groups that wait for room in the buffer
         self._exhausted = False
         self._wake = asyncio.Event()
@@ -104,7 +105,14 @@ class GroupsRollout:
         """Tickets for the groups that may be started now."""
         group_size, pace = self._context.group_size, self._context.pace
         in_flight = len(self._tickets.in_flight)
-        free = startable(pace, group_size, groups=in_flight, samples=self._samples, entering=self._entering)
+        free = startable(
+            pace,
+            group_size,
+            groups=in_flight,
+            samples=self._samples,
+            scoring=self._scoring,
+            entering=self._entering,
+        )
         wanted = self._wanted - in_flight
         tickets: list[Ticket] = []
         while len(tickets) < (wanted if free is None else min(free, wanted)):
@@ -143,7 +151,9 @@ class GroupsRollout:
             for index in range(context.group_size)
         ]
         trajectories = await together(self._attempt(attempt) for attempt in attempts)
+        self._scoring += 1
         group = await context.score(Group(draw.task, ticket.number, draw.draw, tuple(trajectories)))
+        self._scoring -= 1
         self._patience.look_at(group)
         self._entering += 1
         verdict = await context.buffer.put(group)
@@ -172,16 +182,20 @@ class GroupsRollout:
         )
 
 
-def startable(pace: Pace, group_size: int, *, groups: int, samples: int, entering: int) -> int | None:
+def startable(pace: Pace, group_size: int, *, groups: int, samples: int, scoring: int, entering: int) -> int | None:
     """How many groups may be started beside what is in flight: `groups`, their unfinished `samples`, and of the groups
-    those that are `entering` a full buffer. None: as many as are wanted."""
+    those that are `scoring` and those that are `entering` a full buffer. None: as many as are wanted.
+
+    Slow rewards hold the rollout up like a full buffer, or finished groups would pile up before them.
+    """
     if (groups if pace.refill is Refill.ROUND else entering) > 0:
         return 0
     if pace.in_flight is None:
         return None
+    limit = pace.in_flight // group_size
     if pace.refill is Refill.SAMPLE:
-        return max(0, (pace.in_flight - samples) // group_size)
-    return max(0, pace.in_flight // group_size - groups)
+        return max(0, (pace.in_flight - samples) // group_size) if scoring < limit else 0
+    return max(0, limit - groups)
 
 
 def _unusual(error: BaseException) -> PluginError:

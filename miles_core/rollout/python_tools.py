@@ -20,6 +20,10 @@ from miles_core.errors import RequestError
 from miles_core.types.task import ToolDefinition
 
 
+LEAVING_SECONDS = 0.5
+"""What a coroutine that was cancelled gets for cleaning up. One that goes on is left behind."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What the model is told of a call. A failure's text begins with `error: `."""
@@ -60,6 +64,7 @@ class PythonTool:
         finally:
             running.cancel()
             alarm.cancel()
+            await asyncio.wait({running, alarm}, timeout=LEAVING_SECONDS)
 
     async def _run(self, arguments: dict[str, Any]) -> Any:
         try:

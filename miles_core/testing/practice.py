@@ -25,6 +25,7 @@ from miles_core.types.sampling import Sampling
 from miles_core.types.trajectory import Disposition, Group, Trajectory
 
 Generate = Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
+Score = Callable[[Group], Coroutine[Any, Any, Group]]
 Publish = Callable[[int, PauseMode], Awaitable[None]]
 
 
@@ -59,6 +60,7 @@ async def practise(
     buffer: FifoOptions | None = None,
     filters: Several[Filter] = (),
     staleness: Staleness | None = None,
+    score: Score | None = None,
     seed: int = 1,
     warm: tuple[int, int] | None = None,
     keep: bool = True,
@@ -75,7 +77,7 @@ async def practise(
     box.connect(schedule.groups_per_step, filters, staleness, ordered=ordered, discarding=Returns(tasks, rollout))
     slots = schedule.pace.in_flight or schedule.groups_per_step * schedule.group_size
     occupancy = Occupancy(slots, clock)
-    phase = _phase(schedule, tasks, rollout, box, occupancy.around(generate), steps, occupancy)
+    phase = _phase(schedule, tasks, rollout, box, occupancy.around(generate), score or _unscored, steps, occupancy)
     result, version, began = Practice(), 1, clock.now()
     working, since, measured = 0.0, began, False
     first, last = warm or (0, steps)
@@ -126,12 +128,10 @@ def _phase(
     rollout: GroupsRollout,
     buffer: FifoBuffer,
     generate: Generate,
+    score: Score,
     steps: int,
     occupancy: Occupancy,
 ) -> Phase:
-    async def unscored(group: Group) -> Group:
-        return group
-
     return Phase(
         plan=cast(Any, SimpleNamespace(sampling=Sampling(max_new_tokens=16))),
         first=0,
@@ -144,9 +144,13 @@ def _phase(
         advantage=None,
         evaluators=(),
         generate=generate,
-        score=unscored,
+        score=score,
         evaluation_generate=generate,
-        evaluation_score=unscored,
+        evaluation_score=score,
         evaluation_sampling=Sampling(),
         occupancy=occupancy,
     )
+
+
+async def _unscored(group: Group) -> Group:
+    return group

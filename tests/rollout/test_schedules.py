@@ -203,6 +203,21 @@ def test_a_slow_trainer_stops_the_rollout_at_a_full_buffer():
     assert not result.discards  # 6 groups wait, 3 are in flight: none grows older than 3 batches
 
 
+def test_slow_rewards_hold_the_rollout_up():
+    scoring: list[int] = [0, 0]
+
+    async def slow(group: Group) -> Group:
+        scoring[0] += 1
+        scoring[1] = max(scoring)
+        await VirtualClock().sleep(50.0)
+        scoring[0] -= 1
+        return group
+
+    result, _ = ring(asynchronous(in_flight=8), latency=lambda attempt: 0.1, steps=6, score=slow)
+    assert len(result.batches) == 6
+    assert scoring[1] <= 8  # 4 groups that are scored, and 4 in flight that end meanwhile
+
+
 def test_one_step_off_publishes_when_nothing_is_in_flight():
     result, _ = ring(one_step_off(), latency=lambda attempt: random.Random(attempt.id).random())
     for version, batch in enumerate(result.batches, start=1):
