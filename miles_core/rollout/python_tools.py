@@ -19,7 +19,6 @@ from miles_core.contracts.lifecycle import Clock
 from miles_core.errors import RequestError
 from miles_core.types.task import ToolDefinition
 
-
 LEAVING_SECONDS = 0.5
 """What a coroutine that was cancelled gets for cleaning up. One that goes on is left behind."""
 
