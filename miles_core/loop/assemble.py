@@ -89,12 +89,13 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
         drafts = [_Draft(builder, phase) for phase in plan.phases]
         engines, trainer = await _start_workers(builder, runtime, any(draft.needs_engine for draft in drafts))
         await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, engines)
-        clients = Fleet(engines) if engines else NoEngines()
+        fleet = Fleet(engines, recorder) if engines else None
+        clients = fleet or NoEngines()
         sessions = await serve_sessions(plan, clients, renderer, engines)
         around = _surroundings(clients, renderer, sessions, recorder)
         phases = _join(drafts, replace(around, longest=await longest_sequence(plan, engines)))
         transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
-        return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder, sessions)
+        return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder, sessions, fleet)
     except BaseException:
         if sessions is not None:
             await sessions.stop()

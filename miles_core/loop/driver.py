@@ -60,7 +60,7 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
     """One turn of the ring. False when the data ended before there was anything to train on."""
     recorder = ring.recorder
     recorder.begin_step(progress.step, phase.plan.name, progress.version)
-    prompts = await count_prompts(ring.engines)
+    prompts = await count_prompts(ring.living)
     with recorder.timed("rollout"):
         phase.allow(progress.step, taken=False)
         groups = await phase.take(progress.version)
@@ -79,7 +79,7 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
     if ring.trainer is not None and (progress.step == phase.end or phase.schedule.publishes(progress.step)):
         await _publish(ring, phase, progress)
     recorder.measure(report.metrics, phase.occupancy.metrics() if phase.occupancy else {})
-    recorder.measure((await count_prompts(ring.engines)).since(prompts))
+    recorder.measure((await count_prompts(ring.living)).since(prompts), ring.fleet.metrics() if ring.fleet else {})
     return True
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Several
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -38,20 +39,26 @@ def batch_metrics(groups: Several[Group]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Prompt tokens that engines were given since they started, and those of them that they did not compute again."""
+    """Of each engine: prompt tokens that it was given since it started, and those that it did not compute again."""
 
-    given: int = 0
-    cached: int = 0
+    of: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def since(self, before: Prompts) -> dict[str, float]:
-        """The fraction that was cached between two counts, as a metric; nothing when no prompt was given."""
-        given = self.given - before.given
-        return {"engine/prefix_cached": (self.cached - before.cached) / given} if given else {}
+        """The fraction that was cached between two counts, of all engines and, where there are several, of each;
+        nothing where no prompt was given."""
+        grown = {
+            name: (given - before.of.get(name, (0, 0))[0], cached - before.of.get(name, (0, 0))[1])
+            for name, (given, cached) in self.of.items()
+        }
+        each = {f"engine/{name}/prefix_cached": counts for name, counts in grown.items() if len(grown) > 1}
+        whole = (sum(given for given, _ in grown.values()), sum(cached for _, cached in grown.values()))
+        counted = {"engine/prefix_cached": whole, **each}
+        return {name: cached / given for name, (given, cached) in counted.items() if given}
 
 
 async def count_prompts(engines: Several[RemoteEngine]) -> Prompts:
-    stats = [await engine.stats() for engine in engines]
-    return Prompts(sum(s.prompt_tokens for s in stats), sum(s.cached_tokens for s in stats))
+    stats = {engine.name: await engine.stats() for engine in engines}
+    return Prompts({name: (s.prompt_tokens, s.cached_tokens) for name, s in stats.items()})
 
 
 def _spread(group: Group) -> float:

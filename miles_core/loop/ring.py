@@ -18,6 +18,7 @@ from miles_core.loop.account import Account
 from miles_core.loop.occupancy import Occupancy
 from miles_core.loop.record import Recorder
 from miles_core.recipe.resolved import PhasePlan, Plan
+from miles_core.rollout.fleet import Fleet
 from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
 from miles_core.types.sampling import Sampling
 from miles_core.types.trajectory import Group, Trajectory
@@ -100,6 +101,12 @@ class Ring:
     phases: tuple[Phase, ...]
     recorder: Recorder
     sessions: SessionServer | None = None
+    fleet: Fleet | None = None
+
+    @property
+    def living(self) -> tuple[RemoteEngine, ...]:
+        """The engines whose processes have not died; all of them when none is left: whoever asks is told."""
+        return tuple(engine for engine in self.engines if engine.handle.alive) or self.engines
 
     async def close(self) -> None:
         """End the sessions and all processes."""
@@ -114,19 +121,19 @@ class Ring:
         engines there is nothing to publish to."""
         if not self.engines:
             return
-        started = self.recorder.clock.now()
+        started, engines = self.recorder.clock.now(), self.living
         if self.trainer is not None and self.transport is not None:
             facts = await self.trainer.facts()
             manifest = UpdateManifest(version, Form.TENSORS, facts.tensors)
             transport, trainer = self.transport, self.trainer
-            await publish(manifest, self.engines, lambda: transport.transfer(version, trainer, self.engines), pause)
+            await publish(manifest, engines, lambda: transport.transfer(version, trainer, engines), pause)
         else:
-            await publish(UpdateManifest(version, Form.DISK), self.engines, self._read_from_disk, pause)
+            await publish(UpdateManifest(version, Form.DISK), engines, lambda: self._read_from_disk(engines), pause)
         self.recorder.emit("weights_published", version=version, seconds=self.recorder.clock.now() - started)
 
-    async def _read_from_disk(self) -> None:
+    async def _read_from_disk(self, engines: tuple[RemoteEngine, ...]) -> None:
         """Nobody trains: the engines read the model's own files."""
         if self.model is None:
             raise AssertionError("engines exist only with a model")
         delivery = Delivery(Form.DISK, "disk", {"path": str(self.model.path)})
-        await asyncio.gather(*(engine.load(delivery) for engine in self.engines))
+        await asyncio.gather(*(engine.load(delivery) for engine in engines))

@@ -55,13 +55,13 @@ def resolve(document: Document, index: Index, request: PluginRequest) -> tuple[P
     chooser = Chooser(registry, faults, folders, incomplete=not complete, meant=meant(decision))
     run, trackers, spoiled = choose_run(recipe, chooser)
     choices = choose_phases(recipe, chooser, faults)
-    card = _model_card(run.get("model"), recipe.seed, faults)
+    card = model_card(run.get("model"), recipe.seed, faults)
     phases = _checked(document, choices, run, spoiled, card, faults)
     faults.raise_all()
     return _plan(document, recipe, decision, registry, chooser, run, trackers, phases, card), registry
 
 
-def _model_card(model: Chosen | None, seed: int, faults: Faults) -> ModelCard | None:
+def model_card(model: Chosen | None, seed: int, faults: Faults) -> ModelCard | None:
     """What the model says of itself from its configuration alone."""
     if model is None:
         return None

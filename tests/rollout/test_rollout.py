@@ -28,7 +28,6 @@ from miles_core import (
 )
 from miles_core.rollout.fifo_buffer import FifoBuffer, FifoOptions
 from miles_core.rollout.file_data import FileData, FileDataOptions
-from miles_core.rollout.fleet import Fleet
 from miles_core.rollout.function_reward import FunctionReward, FunctionRewardOptions
 from miles_core.rollout.groups import GroupsOptions, GroupsRollout
 from miles_core.rollout.scoring import Scorer, WeighedReward
@@ -247,32 +246,6 @@ def test_equal_rewards_are_dropped_with_their_value():
     assert judge(group) == Verdict(False, "no-verdict")
     uneven = group.replacing(tuple(t.judged(r, {}) for t, r in zip(group.trajectories, (0.5, 0.4), strict=True)))
     assert judge(uneven).keep
-
-
-async def test_sessions_stay_and_new_ones_go_to_the_least_busy():
-    class Slow:
-        def __init__(self, name: str) -> None:
-            self.name, self.seen = name, []
-            self.go = asyncio.Event()
-
-        async def generate(self, request):
-            self.seen.append(request)
-            await self.go.wait()
-
-    class Request:
-        def __init__(self, affinity: str) -> None:
-            self.affinity = affinity
-
-    engines = [Slow("a"), Slow("b")]
-    fleet = Fleet(engines)
-    running = [asyncio.create_task(fleet.generate(Request(key))) for key in ("s1", "s2", "s1", "s1", "s3")]
-    await asyncio.sleep(0)
-    assert [len(e.seen) for e in engines] == [3, 2]
-    for e in engines:
-        e.go.set()
-    await asyncio.gather(*running)
-    with pytest.raises(RequestError, match="affinity"):
-        await fleet.generate(Request(""))
 
 
 def test_groups_that_waited_at_a_checkpoint_are_never_lost_silently():
