@@ -29,7 +29,9 @@ from miles_core.cli.arguments import (
     StrictPlugins,
     Work,
 )
+from miles_core.cli.families_commands import families
 from miles_core.cli.plugin_commands import plugins
+from miles_core.cli.session_commands import session
 from miles_core.errors import EXIT_DONE, EXIT_INTERRUPTED
 
 app = typer.Typer(
@@ -41,7 +43,9 @@ recipes = typer.Typer(help="Recipes: list them, show one, print their JSON Schem
 runs = typer.Typer(help="Runs: list them, show one, export its model.", **SETTINGS)
 app.add_typer(recipes, name="recipes")
 app.add_typer(plugins, name="plugins")
+app.add_typer(families, name="families")
 app.add_typer(runs, name="runs")
+app.add_typer(session, name="session")
 
 
 def command_line(arguments: Sequence[str]) -> int:

@@ -22,7 +22,19 @@ from miles_core.recipe.schema import GeneratorSection, Recipe
 from miles_core.recipe.shape import read_shape
 from miles_core.types.sampling import Sampling
 
-SECTIONS = ("miles", "name", "seed", "plugins", "code", "model", "engine", "precision", "runtime", "generator", "matcher")
+SECTIONS = (
+    "miles",
+    "name",
+    "seed",
+    "plugins",
+    "code",
+    "model",
+    "engine",
+    "precision",
+    "runtime",
+    "generator",
+    "matcher",
+)
 """What is read of a recipe; everything else in it may be wrong or absent."""
 
 

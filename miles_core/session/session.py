@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,6 +85,11 @@ class Session:
     @property
     def busy(self) -> bool:
         return bool(self._calls)
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Of the attempt's task."""
+        return self._attempt.task.metadata
 
     async def chat(self, request: ChatRequest | TokenRequest) -> ChatReply:
         """Sample one turn and keep it. Raises SessionFault; the session is then as it was before.

@@ -1,0 +1,218 @@
+"""`miles session serve` as people use it: a process, the official clients, traces on disk, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import anthropic
+import openai
+import pytest
+
+from miles_core import Disposition
+from miles_core.observe.trajectories import read_groups
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = ("model.context=20000", "generator.sampling.max_new_tokens=3000", "engine.replicas=2")
+HI = [{"role": "user", "content": "hi"}]
+
+
+def command(*words: str) -> list[str]:
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    recipe = str(ROOT / "recipes/toy.yaml")
+    return [sys.executable, "-m", "miles_core.cli.entry", "session", "serve", recipe, *settings, *words]
+
+
+class Server:
+    """A served toy model in a process of its own."""
+
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            command("--json", *words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        said = self.process.stdout.readline()
+        assert said, self.process.communicate()[1]
+        self.facts = json.loads(said)
+        self.root = self.facts["base_url"].removesuffix("/v1")
+
+    def ask(self, method: str, path: str, body: dict | None = None) -> dict:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.root + path, data, method=method)
+        request.add_header("Authorization", f"Bearer {self.facts['operator_key']}")
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+
+    def stop(self, with_signal: int = signal.SIGINT) -> tuple[int, str]:
+        self.process.send_signal(with_signal)
+        _, told = self.process.communicate(timeout=20)
+        return self.process.returncode, told
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traces")
+    served = Server("--traces", str(folder))
+    served.traces = folder
+    yield served
+    if served.process.poll() is None:
+        served.stop()
+
+
+def in_turns(say, server, session) -> dict:
+    """Two turns of a client, and the trace that they left."""
+    messages = list(HI)
+    for turn in range(2):
+        messages += [say(messages), {"role": "user", "content": f"and {turn}?"}]
+    collected = server.ask("DELETE", f"/sessions/{session['id']}")
+    assert collected["turns"] == 2 and len(collected["sequences"]) == 1
+    sequence = collected["sequences"][0]
+    assert sum(sequence["sampled"]) == sum(span["stop"] - span["start"] for span in sequence["spans"])
+    return collected
+
+
+def test_openais_client_plain_and_streaming(server):
+    session = server.ask("POST", "/sessions", {})
+    client = openai.OpenAI(base_url=session["base_url"], api_key=session["api_key"], max_retries=0)
+
+    def say(messages):
+        if len(messages) == 1:
+            return client.chat.completions.create(model="toy", messages=messages).choices[0].message.model_dump()
+        usage = {"include_usage": True}
+        stream = client.chat.completions.create(model="toy", messages=messages, stream=True, stream_options=usage)
+        chunks = list(stream)
+        assert chunks[-1].usage.completion_tokens > 0
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        return {"role": "assistant", "content": text}
+
+    in_turns(say, server, session)
+
+
+def test_openais_asynchronous_client_and_responses(server):
+    session = server.ask("POST", "/sessions", {})
+
+    async def talk():
+        client = openai.AsyncOpenAI(base_url=session["base_url"], api_key=session["api_key"], max_retries=0)
+        first = await client.chat.completions.create(model="toy", messages=HI)
+        history = [*HI, first.choices[0].message.model_dump(), {"role": "user", "content": "more"}]
+        async with client.responses.stream(model="toy", input=history) as stream:
+            async for _ in stream:
+                pass
+            final = await stream.get_final_response()
+        assert final.status == "completed"
+        return (await client.models.list()).data[0].max_model_len
+
+    assert asyncio.run(talk()) == 20000
+    assert server.ask("DELETE", f"/sessions/{session['id']}")["turns"] == 2
+
+
+def test_anthropics_client_plain_and_streaming(server):
+    session = server.ask("POST", "/sessions", {})
+    client = anthropic.Anthropic(base_url=session["anthropic_base_url"], api_key=session["api_key"], max_retries=0)
+
+    def say(messages):
+        if len(messages) == 1:
+            said = client.messages.create(model="toy", max_tokens=3000, messages=messages)
+        else:
+            with client.messages.stream(model="toy", max_tokens=3000, messages=messages) as stream:
+                text = "".join(stream.text_stream)
+                said = stream.get_final_message()
+            assert text == said.content[0].text
+        return {"role": "assistant", "content": [block.model_dump() for block in said.content]}
+
+    in_turns(say, server, session)
+
+
+def test_anthropics_asynchronous_client(server):
+    session = server.ask("POST", "/sessions", {"history": "branching", "temperature": 0.5})
+
+    async def talk():
+        root, key = session["anthropic_base_url"], session["api_key"]
+        client = anthropic.AsyncAnthropic(base_url=root, api_key=key, max_retries=0)
+        asked = [
+            client.messages.create(model="toy", max_tokens=2000, messages=[{**HI[0], "content": str(n)}])
+            for n in range(6)
+        ]
+        await asyncio.gather(*asked)
+        async with client.messages.stream(model="toy", max_tokens=2000, messages=HI) as stream:
+            await stream.get_final_message()
+
+    asyncio.run(talk())
+    collected = server.ask("DELETE", f"/sessions/{session['id']}")
+    assert len(collected["sequences"]) == 7
+    assert {span["temperature"] for s in collected["sequences"] for span in s["spans"]} == {0.5}
+
+
+def test_a_client_that_can_set_nothing_but_a_header(server):
+    key = server.facts["operator_key"]
+    client = openai.OpenAI(base_url=server.facts["base_url"], api_key=key, default_headers={"X-Session-ID": "mine"})
+    client.chat.completions.create(model="toy", messages=HI)
+    assert server.ask("GET", "/sessions/mine")["turns"][0]["messages"][0] == HI[0]
+    engines = {turn["engine"] for turn in server.ask("GET", "/sessions/mine")["turns"]}
+    assert len(engines) == 1
+
+
+def test_what_ended_is_on_disk_and_the_rest_follows_at_the_end(server):
+    before = {group.task.id: group for _, group, _ in read_groups(server.traces)}
+    session = server.ask("POST", "/sessions", {"name": "last", "metadata": {"run": 7}})
+    client = openai.OpenAI(base_url=session["base_url"], api_key=session["api_key"])
+    client.chat.completions.create(model="toy", messages=HI)
+    collected = server.ask("GET", "/sessions/last/trajectory")
+    code, told = server.stop(signal.SIGTERM)
+    assert code == 0 and told.rstrip().endswith("closed"), told
+    assert server.facts["operator_key"] not in told and session["api_key"] not in told
+    after = {group.task.id: (group, found) for _, group, found in read_groups(server.traces)}
+    group, found = after["last"]
+    (trajectory,) = group.trajectories
+    assert trajectory.sequences[0].tokens.tolist() == collected["sequences"][0]["tokens"]
+    assert group.task.messages[0]["content"] == "hi" and trajectory.metadata["run"] == 7
+    assert found == {"last": Disposition.BUFFERED} and "last" not in before and "mine" in after
+
+
+def test_ctrl_c_leaves_no_process_behind_and_a_dead_engine_ends_it():
+    served = Server("--set", "engine.replicas=1")
+    (worker,) = workers(served.process.pid)
+    os.kill(worker, signal.SIGKILL)
+    _, told = served.process.communicate(timeout=20)
+    assert served.process.returncode == 1 and "no engine is left" in told
+    served = Server()
+    children = workers(served.process.pid)
+    assert len(children) == 2 and served.stop()[0] == 0
+    end = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
+def workers(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--set", "model=null"], "has no `model:`"),
+        (["--set", "engine=null"], "has no `engine:`"),
+        (["--set", "engine.speed=3"], "engine.speed"),
+        (["--history", "forest"], "branching, linear"),
+        (["--host", "203.0.113.7"], "cannot serve sessions at 203.0.113.7"),
+        (["--traces", "/proc/nowhere"], "traces cannot be kept"),
+    ],
+)
+def test_a_wrong_request_is_told_with_code_2(words, what):
+    found = subprocess.run(command(*words), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert found.returncode == 2 and what in found.stderr, found.stderr
+    assert not found.stdout
