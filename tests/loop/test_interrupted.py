@@ -49,7 +49,7 @@ def alive(pid: int) -> bool:
 
 def deterministic(folder) -> list[dict]:
     records = jsonl.read(folder.metrics)
-    return [{k: v for k, v in record.items() if not k.startswith("time/")} for record in records]
+    return [{k: v for k, v in record.items() if not k.startswith(("time/", "engine/engine-"))} for record in records]
 
 
 def identity(folder) -> list[tuple]:
