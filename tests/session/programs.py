@@ -165,6 +165,9 @@ class Player:
         self.cut = finish == "length"
         self.turns += 1
 
+    def said(self) -> list[int]:
+        return [self.rng.choice(self.vocabulary) for _ in range(self.rng.randint(1, 12))]
+
     def prepare(self, messages):
         return self.conversation.prepare(read_messages(json.loads(json.dumps(messages))))
 
@@ -211,7 +214,10 @@ class Player:
             done = before[-1].prompt + before[-1].tokens
             assert prompt[: len(done)] == done
         else:
-            assert prompt == tuple(self.renderer.render(read_messages(json.loads(json.dumps(messages)))).tolist())
+            assert prompt == self.rendered(messages)
+
+    def rendered(self, messages) -> tuple[int, ...]:
+        return tuple(self.renderer.render(read_messages(json.loads(json.dumps(messages)))).tolist())
 
     def check(self) -> None:
         """What would be trained on is the log, in every column."""
@@ -245,10 +251,10 @@ class Player:
 
 def sample(player, pending, finish):
     """What the engine is asked, what it returns, and the same put down for later."""
-    rng, count = player.rng, player.rng.randint(1, 12)
+    rng = player.rng
     (stop,) = player.renderer.stop_tokens
-    tokens = [rng.choice(player.vocabulary) for _ in range(count)]
-    tokens = [token if token != stop else token + 1 for token in tokens]
+    tokens = [token if token != stop else token + 1 for token in player.said()]
+    count = len(tokens)
     if finish == "stop":
         tokens[-1] = stop
     changed = rng.randint(0, count) if rng.random() < 0.1 else count  # weights may change in the middle
@@ -291,6 +297,12 @@ class Branches:
     def text(self) -> str:
         return "".join(self.rng.choice(self.letters) for _ in range(self.rng.randint(1, 8)))
 
+    def said(self) -> list[int]:
+        return [self.rng.choice(self.vocabulary) for _ in range(self.rng.randint(1, 12))]
+
+    def prepare(self, request):
+        return self.conversation.prepare(request)
+
     def root(self) -> None:
         self.call([{"role": "system", "content": self.text()}, {"role": "user", "content": self.text()}])
 
@@ -319,12 +331,12 @@ class Branches:
         request = read_messages(json.loads(json.dumps(messages)))
         if cut:
             try:
-                self.conversation.prepare(request)
+                self.prepare(request)
             except SessionFault as fault:
                 assert fault.code == "turn_truncated"
                 return
             raise AssertionError("a cut turn was continued")
-        pending = self.conversation.prepare(request)
+        pending = self.prepare(request)
         prompt = tuple(pending.tokens.tolist())
         done = before[-1].prompt + before[-1].tokens if before else ()
         assert prompt[: len(done)] == done
