@@ -188,3 +188,50 @@ def test_the_recipe_that_is_a_page_to_learn_from(bench, tmp_path):
     shutil.copytree(root / "recipes" / "tiny", tmp_path / "recipes" / "tiny")
     done = run("recipes/toy-agent.yaml", steps=2, runs_dir=Path("runs"), view="none")
     assert done.summary["state"] == "done"
+
+
+MATCHER = '''
+class Lower:
+    """Without regard to case: merges what differs in it alone."""
+
+    def __init__(self, options, context):
+        pass
+
+    def matches(self, stored, replayed):
+        return stored["content"].lower() == replayed["content"].lower()
+'''
+
+
+def test_a_recipe_names_a_matcher(bench):
+    upper = AGENTS.replace("choice.message.model_dump()", '{"role": "assistant", "content": said.upper()}')
+    errors, turns = {}, Counter()
+    for name, matcher in (("Lower", {"use": "my_matchers:Lower"}), ("strict", None)):
+        recipe = bench(matcher=matcher, filters=None, evaluate=None, steps=2)
+        Path("my_agents.py").write_text(upper)
+        Path("my_matchers.py").write_text(MATCHER)
+        made = [each for each, _ in trajectories(run(recipe, runs_dir=Path("runs"), view="none"))]
+        errors[name] = {each.metadata["error"] for each in made if "error" in each.metadata}
+        turns.update((name, each.metadata["session"]["turns"]) for each in made if "session" in each.metadata)
+    assert errors["Lower"] == set() and turns["Lower", 2] > 0
+    assert errors["strict"] and all("history_diverged" in error for error in errors["strict"])
+
+
+def test_a_matcher_that_is_not_there_is_named_and_an_idle_one_is_told(bench):
+    from miles_core.recipe.plan import load_plan
+
+    with pytest.raises(RequestError, match="tool-arguments"):
+        load_plan(bench(matcher={"use": "tool-argument"}))
+    plan, _ = load_plan(bench(matcher={"use": "tool-arguments"}, agent=None, generator=None))
+    assert any("matcher 'tool-arguments' is never asked" in warning for warning in plan.warnings)
+
+
+def test_a_program_is_an_agent(bench):
+    program = {"use": "command", "run": ["python", "-m", "miles_core.testing.fakes.asking_program"], "concurrent": 2}
+    schedule = {"use": "sync", "groups_per_step": 1, "group_size": 2}
+    recipe = bench(agent=program, evaluate=None, filters=None, schedule=schedule, steps=1)
+    done = run(recipe, runs_dir=Path("runs"), view="none")
+    made = [trajectory for trajectory, _ in trajectories(done)]
+    assert len(made) == 2
+    for trajectory in made:
+        assert trajectory.reward == float(trajectory.metadata["outcome"]["said"] == "a")
+        assert trajectory.text == trajectory.metadata["outcome"]["said"]
