@@ -1,15 +1,27 @@
 """Sessions: an agent talks chat to a base URL, and what the trainer learns from is exactly what the engine sampled.
 
+The pure core:
     messages.py      what a client sends, in one normal form
+    tools.py         the tools of a conversation, and the ids of calls
     matching.py      whether a replayed message is the stored one
     tree.py          the append-only tree of token-exact checkpoints
-    attach.py        where a request may attach, by policy
-    conversation.py  prepare a turn, commit a turn: the pure core
+    attach.py        where a request may attach, by policy; attach_tokens.py: by its tokens alone
+    conversation.py  prepare a turn, commit a turn
     collect.py       nodes to the sequences that are trained on
-    session.py       one conversation with an engine behind it
-    store.py         the sessions of a run: keys, limits, expiry
-    openai_chat.py   the OpenAI chat dialect; others will stand beside it
+
+With an engine behind it:
+    session.py       one conversation, safe for concurrent calls
+    store.py         the sessions of a run: keys, names, limits, expiry
+
+Dialects, pure: bodies to calls, replies to bodies and events (dialect.py says what one is, fields.py reads fields):
+    openai_chat.py, openai_responses.py (with responses_items.py), anthropic.py (with anthropic_blocks.py), token_in.py
+    recall.py        recognises a reply by the form in which it was sent
+
+HTTP:
     http.py          routes
+    deliver.py       one call with a client on the other end
+    operator.py      who opens, collects and ends sessions over HTTP
+    models.py        what is served
     server.py        the port, and `contracts.sessions.Sessions`
 
 docs/sessions.md has the rules.
