@@ -191,29 +191,29 @@ def test_the_recipe_that_is_a_page_to_learn_from(bench, tmp_path):
 
 
 MATCHER = '''
-class Lower:
-    """Without regard to case: merges what differs in it alone."""
+class Prefix:
+    """The stored content is where the replayed one begins: merges everything that a harness puts after a reply."""
 
     def __init__(self, options, context):
         pass
 
     def matches(self, stored, replayed):
-        return stored["content"].lower() == replayed["content"].lower()
+        return replayed["content"].startswith(stored["content"])
 '''
 
 
 def test_a_recipe_names_a_matcher(bench):
-    upper = AGENTS.replace("choice.message.model_dump()", '{"role": "assistant", "content": said.upper()}')
+    adding = AGENTS.replace("choice.message.model_dump()", '{"role": "assistant", "content": said + "!"}')
     errors, turns = {}, Counter()
-    for name, matcher in (("Lower", {"use": "my_matchers:Lower"}), ("strict", None)):
+    for name, matcher in (("Prefix", {"use": "my_matchers:Prefix"}), ("strict", None)):
         recipe = bench(matcher=matcher, filters=None, evaluate=None, steps=2)
-        Path("my_agents.py").write_text(upper)
+        Path("my_agents.py").write_text(adding)
         Path("my_matchers.py").write_text(MATCHER)
         made = [each for each, _ in trajectories(run(recipe, runs_dir=Path("runs"), view="none"))]
         errors[name] = {each.metadata["error"] for each in made if "error" in each.metadata}
         turns.update((name, each.metadata["session"]["turns"]) for each in made if "session" in each.metadata)
-    assert errors["Lower"] == set() and turns["Lower", 2] > 0
-    assert errors["strict"] and all("history_diverged" in error for error in errors["strict"])
+    assert errors["Prefix"] == set() and turns["Prefix", 2] > 0
+    assert errors["strict"] and all("history diverged" in error for error in errors["strict"])
 
 
 def test_a_matcher_that_is_not_there_is_named_and_an_idle_one_is_told(bench):
