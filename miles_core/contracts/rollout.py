@@ -7,6 +7,7 @@ the layers inside it for free and can be replaced alone.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from miles_core.contracts.lifecycle import Clock, EventSink, NoEvents
 from miles_core.contracts.model import Renderer
 from miles_core.contracts.pace import Pace
 from miles_core.contracts.sessions import Sessions
+from miles_core.errors import ValidationError
 from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.task import Message, Task
 from miles_core.types.trajectory import Disposition, Group, Score, Trajectory
@@ -40,10 +42,20 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an agent says at the end: its own reward (None: it has no verdict) and anything worth keeping."""
+    """What an agent says at the end: its own reward (None: it has no verdict) and anything worth keeping.
+
+    `reward` is finite. Raises ValidationError that names the field.
+    """
 
     reward: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        reward = self.reward
+        if reward is not None and (not isinstance(reward, int | float) or not math.isfinite(reward)):
+            raise ValidationError(f"Outcome.reward is {reward!r}, expected a finite number, or None for no verdict")
+        if not isinstance(self.metadata, Mapping):
+            raise ValidationError(f"Outcome.metadata is {self.metadata!r:.100}, expected a mapping")
 
 
 class Agent(Protocol):

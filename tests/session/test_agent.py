@@ -118,7 +118,7 @@ async def not_finite(agent):
         (leaves, EpisodeFailed, "sys.exit"),
         (cancels, asyncio.CancelledError, None),
         (wrong, PluginError, "expected an Outcome"),
-        (not_finite, ValueError, "Score.value"),
+        (not_finite, ValueError, "Outcome.reward is nan"),
     ],
 )
 async def test_an_agents_failure_is_the_attempts(end, error, text):
