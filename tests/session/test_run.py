@@ -221,7 +221,9 @@ def test_a_matcher_that_is_not_there_is_named_and_an_idle_one_is_told(bench):
 
     with pytest.raises(RequestError, match="tool-arguments"):
         load_plan(bench(matcher={"use": "tool-argument"}))
-    plan, _ = load_plan(bench(matcher={"use": "tool-arguments"}, agent=None, generator=None))
+    plan, _ = load_plan(
+        bench(matcher={"use": "tool-arguments"}, generator={**RECIPE["generator"], "use": "single-turn"})
+    )
     assert any("matcher 'tool-arguments' is never asked" in warning for warning in plan.warnings)
 
 
