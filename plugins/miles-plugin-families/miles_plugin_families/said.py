@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from miles_core import Parsed
 from miles_plugin_families.tokenizer import FamilyTokenizer
+
+_WORDS = {"True": True, "False": False, "None": None}
 
 
 def parsed(
@@ -30,7 +32,7 @@ def parsed(
     content = _without(spelt, found.content or "").lstrip("\n")
     calls = []
     for call in found.tool_calls or ():
-        if str(call.status) == "ok" and call.name:
+        if call.name and (str(call.status) == "ok" or _python_words(call, tools)):
             calls.append(_call(call))
         elif call.raw and call.raw not in content:
             content += call.raw
@@ -41,6 +43,25 @@ def parsed(
         message["content"] = content.rstrip("\n")  # line ends between the text and the calls are the format's
         message["tool_calls"] = calls
     return Parsed(message, complete)
+
+
+def _python_words(call: Any, tools: Sequence[Any] | None) -> bool:
+    """Put JSON's true, false and null for Python's where the schema wants no text: several templates write Python's, so
+    their models may say it too. Whether every argument is good then."""
+    if str(call.status) != "invalid_json" or not isinstance(call.arguments, dict):
+        return False
+    functions = (tool["function"] for tool in tools or ())
+    schema = next((each.get("parameters", {}) for each in functions if each["name"] == call.name), {})
+    texts = {key for key, value in call.arguments.items() if isinstance(value, str) and not _is_text(schema, key)}
+    if not texts or any(call.arguments[key].strip() not in _WORDS for key in texts):
+        return False
+    call.arguments = {k: _WORDS[v.strip()] if k in texts else v for k, v in call.arguments.items()}
+    return True
+
+
+def _is_text(schema: Mapping[str, Any], key: str) -> bool:
+    kind = schema.get("properties", {}).get(key, {}).get("type", "string")
+    return "string" in ([kind] if isinstance(kind, str) else kind)
 
 
 def _call(call: Any) -> dict[str, Any]:

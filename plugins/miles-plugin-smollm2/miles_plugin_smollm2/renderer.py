@@ -20,6 +20,8 @@ from tokenizers import Tokenizer
 
 from miles_core import Message, Parsed, ToolDefinition
 from miles_plugin_smollm2.facts import END, START
+from miles_plugin_smollm2.options import DEFAULT_SYSTEM
+from miles_plugin_smollm2.template import template_ids
 from miles_plugin_smollm2.tool_format import call_text, read_reply, result_text, system_text
 
 TokenArray = npt.NDArray[np.int32]
@@ -32,6 +34,7 @@ class SmolLM2Renderer:
     Without `tools` a conversation that has any is refused."""
 
     def __init__(self, folder: Path, system: str, *, tools: bool = False) -> None:
+        self._folder = folder
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.encode_special_tokens = True  # "<|im_end|>" inside a text is tokenized as text
         self._system = system
@@ -77,6 +80,15 @@ class SmolLM2Renderer:
 
     def encode(self, text: str) -> TokenArray:
         return _array(self._ids(text))
+
+    def template_tokens(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray | None:
+        """As TemplateReference.template_tokens: the template has a default system message of its own, and no tools."""
+        if tools or self._system != DEFAULT_SYSTEM:
+            return None
+        ids = template_ids(self._folder, messages, generation=generation)
+        return None if ids is None else _array(ids)
 
     def _turns(self, messages: Sequence[Message], *, tools: bool, generation: bool) -> list[int]:
         ids: list[int] = []
