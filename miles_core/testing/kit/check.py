@@ -35,7 +35,8 @@ class CheckResult(StrEnum):
 class Check:
     """A promise. `kind` is "" for promises of the plugin as a whole and `EVERY_KIND` for those of every component.
     `run` is called with a `PluginSubject` or a `ComponentSubject` and raises `CheckFailed`, `CheckSkipped` or
-    `CheckInapplicable`. `reduced`: it tries the component on a reduced model only."""
+    `CheckInapplicable`. `reduced`: it tries the component on a reduced model only. `gate`: when a component fails it,
+    the later checks of its kind are not tried, since they would say the same again, or pass for no good reason."""
 
     id: str
     kind: str
@@ -43,6 +44,7 @@ class Check:
     promise: str
     run: Callable[[Any], Awaitable[None] | None]
     reduced: bool = False
+    gate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +83,13 @@ CHECKS: list[Check] = []
 
 
 def check(
-    kind: str, grade: Grade, promise: str, *, reduced: bool = False
+    kind: str, grade: Grade, promise: str, *, reduced: bool = False, gate: bool = False
 ) -> Callable[[Callable[[Any], Awaitable[None] | None]], Callable[[Any], Awaitable[None] | None]]:
     """Register the decorated function as a check. Its id is `kind/function-name` (`plugin/…` when `kind` is "")."""
 
     def register(function: Callable[[Any], Awaitable[None] | None]) -> Callable[[Any], Awaitable[None] | None]:
         name = function.__name__.replace("_", "-")
-        CHECKS.append(Check(f"{kind or 'plugin'}/{name}", kind, grade, promise, function, reduced))
+        CHECKS.append(Check(f"{kind or 'plugin'}/{name}", kind, grade, promise, function, reduced, gate))
         return function
 
     return register

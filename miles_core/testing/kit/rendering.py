@@ -23,16 +23,6 @@ TEXTS = (
 )  # fmt: skip
 """Ordinary first, then what breaks tokenizers and templates."""
 
-TOOL: ToolDefinition = {
-    "type": "function",
-    "function": {
-        "name": "add",
-        "description": "Add.",
-        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-    },
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Rendering:
     """A renderer, and the size of the vocabulary that its tokens belong to."""
@@ -125,8 +115,14 @@ def system(text: str) -> Message:
     return {"role": "system", "content": text}
 
 
+def tool() -> ToolDefinition:
+    """A tool that renderers are given; a fresh one each time, so that no renderer changes another's."""
+    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    return {"type": "function", "function": {"name": "add", "description": "Add.", "parameters": parameters}}
+
+
 def calling(text: str) -> Message:
-    """An assistant's call of TOOL."""
+    """An assistant's call of `tool()`."""
     function = {"name": "add", "arguments": f'{{"text": "{text}"}}'}
     return {
         "role": "assistant",

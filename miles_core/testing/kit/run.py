@@ -41,9 +41,9 @@ from miles_core.testing.kit.subject import ComponentSubject, PluginSubject
 from miles_core.testing.kit.timing import Hung, limited
 
 CHECK_SECONDS = 60.0
-VALID, BUILDS = "component/options-model", "component/builds-in-a-worker"
-"""Who does not pass these is not tried further: the failure is one, and this process stays whole."""
-PROTOCOL = "component/keeps-the-protocol"
+VALID, BUILDS, PROTOCOL = "component/options-model", "component/builds-in-a-worker", "component/keeps-the-protocol"
+"""Gates of every component. Who does not pass one is not tried further: the failure is one, and this process stays
+whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Examination:
             with workplace(Path(scratch) / "here", trial.example):
                 result, detail, mend = self._try(trial, folder)
         finding = Finding(trial.check, trial.component, result, detail, mend, time.perf_counter() - started)
-        if trial.check.id in (VALID, BUILDS) and result is CheckResult.FAILED:
+        if trial.check.gate and result is CheckResult.FAILED:
             self._stopped_by[trial.component] = trial.check.id
         return finding
 

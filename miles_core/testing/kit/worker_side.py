@@ -7,7 +7,7 @@ import traceback
 from typing import Any
 
 from miles_core.contracts.component import BuildContext, ComponentRef
-from miles_core.testing.kit.protocols import differences, protocol_of
+from miles_core.contracts.protocols import differences, protocol_of
 
 
 def build(ref: ComponentRef, context: BuildContext) -> dict[str, Any]:

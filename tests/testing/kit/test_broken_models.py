@@ -9,7 +9,7 @@ import pytest
 from bench_trying import assert_caught, assert_passes
 from trying import find_check, try_check
 
-from miles_core.testing import CharRenderer
+from miles_core.testing import CharRenderer, CharToolRenderer
 from miles_core.testing.kit.check import CheckResult
 from miles_core.testing.kit.run import all_checks
 
@@ -32,6 +32,13 @@ BROKEN_MODELS = [
 
 class Chars(CharRenderer):
     """Good."""
+
+    def __init__(self, options, context):
+        pass
+
+
+class Calling(CharToolRenderer):
+    """Good, with tools."""
 
     def __init__(self, options, context):
         pass
@@ -135,6 +142,32 @@ class Stateful(Chars):
         return np.append(super().render(messages, tools=tools), np.int32(Stateful.calls % 100)).astype(np.int32)
 
 
+class ForgetsTools(Calling):
+    def render(self, messages, *, tools=(), generation=True):
+        return super().render(messages, generation=generation)
+
+
+class RefusesHalfOfIt(Chars):
+    """Its prompts refuse tools, its bridges drop them."""
+
+    def bridge(self, tokens, messages, *, tools=()):
+        return super().bridge(tokens, messages)
+
+
+class ReadsNoCalls(Calling):
+    def parse(self, tokens, *, tools=()):
+        parsed = super().parse(tokens, tools=tools)
+        return replace(parsed, message={"role": "assistant", "content": parsed.message["content"]})
+
+
+class TellsToolsAgain(Calling):
+    """Writes the tools before every turn."""
+
+    def bridge(self, tokens, messages, *, tools=()):
+        head = super().bridge(tokens, ())
+        return np.concatenate([head, self.render(messages, tools=tools)])
+
+
 BROKEN_RENDERERS = [
     ("gives-tokens-of-the-vocabulary", WideTokens),
     ("gives-tokens-of-the-vocabulary", StopsOutside),
@@ -152,6 +185,10 @@ BROKEN_RENDERERS = [
     ("parses-what-was-sampled", Users),
     ("refuses-what-it-cannot-express", AnyRole),
     ("refuses-what-it-cannot-express", AnyPart),
+    ("speaks-of-tools", ForgetsTools),
+    ("speaks-of-tools", RefusesHalfOfIt),
+    ("speaks-of-tools", ReadsNoCalls),
+    ("speaks-of-tools", TellsToolsAgain),
     ("is-pure", Stateful),
 ]
 
@@ -166,7 +203,9 @@ def test_broken_renderers(name, broken):
     assert_caught(try_check(f"renderer/{name}", broken))
 
 
-@pytest.mark.parametrize(("kind", "good"), [("model", "made_up_models:Tiny"), ("renderer", Chars)])
+@pytest.mark.parametrize(
+    ("kind", "good"), [("model", "made_up_models:Tiny"), ("renderer", Chars), ("renderer", Calling)]
+)
 def test_a_good_one_passes(kind, good):
     for each in all_checks():
         if each.kind == kind:

@@ -257,6 +257,13 @@ def test_a_good_one_passes(check_id):
     assert finding.result is CheckResult.PASSED, finding
 
 
+@pytest.mark.parametrize("first", ["tracker/takes-a-run", "tracker/resumes"])
+def test_what_a_tracker_did_in_one_check_hides_nothing_from_the_next(first):
+    try_check(first, Rewrites)
+    assert try_check("tracker/leaves-nothing", Rewrites).result is CheckResult.FAILED
+    assert try_check("tracker/leaves-nothing", Tracker).result is CheckResult.PASSED
+
+
 def test_data_without_held_out_tasks_is_none_the_worse():
     class NoHeldOut(Tasks):
         def held_out(self, count):

@@ -185,6 +185,20 @@ def test_every_check_has_its_own_name_and_a_sentence():
     assert find_check("reward/any-text").kind == "reward"
 
 
+def test_what_does_not_keep_its_protocol_is_not_tried_further(ones: Path):
+    """An `async def` where nobody awaits would pass whatever the behaviour checks call."""
+    (ones / "miles_plugin_ones" / "reward.py").write_text(REWARD_SOURCE.replace("async def", "def"))
+    [examination] = examine("ones")
+    found = check_all(examination)
+    [failure] = [each for each in found.failures if each.component]
+    assert failure.check.id == "component/keeps-the-protocol"
+    assert "async def score(self, group" in failure.mend
+    behaviour = [each for each in found.findings if each.check.kind == "reward"]
+    assert {each.result for each in behaviour} == {S}
+    assert found.evidence() == {"reward.ones": "not-verified"}
+    assert not found.reaches(Grade.SILVER)
+
+
 def test_codes_and_pages(ones: Path, capsys):
     assert check_plugin("ones", level="silver", record=False, as_json=False) == 0
     page = capsys.readouterr().out

@@ -14,6 +14,8 @@ from miles_core.types.sequence import Array
 KIND = "correction"
 LOG_RATIO = np.array([0.0, 0.05, -0.1, 0.7, -0.9, 1.5, -3.0, 0.01, 4.0, -0.4], np.float32)
 ROWS = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
+for _shared in (LOG_RATIO, ROWS):
+    _shared.setflags(write=False)
 
 
 @check(KIND, Grade.SILVER, "it gives one finite weight, and one number of each metric, for every token")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from miles_core.contracts.component import load_attribute
 from miles_core.contracts.rollout import Matcher
 from miles_core.testing.kit.check import Grade, check, expect
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.task import Message
-
-CALL = {"id": "call-1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
 
 
 @check("matcher", Grade.GOLD, "a message matches itself, and what differs in role or text does not match")
@@ -33,7 +32,7 @@ def robust(subject: ComponentSubject) -> None:
         {"role": "assistant"},
         {"role": "assistant", "content": None},
         {"role": "assistant", "content": [{"type": "text", "text": "four"}]},
-        {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": {"name": "add", "arguments": "{no"}}]},
+        {"role": "assistant", "content": "", "tool_calls": [_tool_call("{no")]},
     ]
     messages = [*_messages(), *odd]
     before = repr(messages)
@@ -56,10 +55,14 @@ def documents_merges(subject: ComponentSubject) -> None:
     )
 
 
+def _tool_call(arguments: str = '{"a": 1, "b": 2}') -> dict[str, Any]:
+    return {"id": "call-1", "type": "function", "function": {"name": "add", "arguments": arguments}}
+
+
 def _messages() -> Iterator[Message]:
     yield {"role": "user", "content": "what is 2+2?"}
     yield {"role": "assistant", "content": "four"}
-    yield {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    yield {"role": "assistant", "content": "", "tool_calls": [_tool_call()]}
     yield {"role": "tool", "content": "3", "tool_call_id": "call-1"}
 
 

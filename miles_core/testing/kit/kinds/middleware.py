@@ -14,7 +14,7 @@ from miles_core.testing.fakes.contexts import make_attempt, make_generate_contex
 from miles_core.testing.fakes.makers import make_task, make_trajectory
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import SOON, cancelled, nothing_left, settle, soon
-from miles_core.testing.kit.protocols import PROTOCOLS, differences
+from miles_core.contracts.protocols import PROTOCOLS, differences
 from miles_core.testing.kit.samples import snapshot
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sampling import Sampling
@@ -87,7 +87,7 @@ class _Rollout:
         self.calls.append(("close", None))
 
 
-@check("middleware", Grade.GOLD, "it names a layer, and what it wraps keeps the contract of that layer")
+@check("middleware", Grade.GOLD, "it names a layer, and what it wraps keeps the contract of that layer", gate=True)
 async def keeps_the_layer(subject: ComponentSubject) -> None:
     middleware: Middleware = subject.build()
     known = ", ".join(LAYER_METHODS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from miles_core.types.sequence import Array
 
 KIND = "precision"
 SHAPES: tuple[tuple[int, ...], ...] = ((256, 128), (128,), (3, 5), (1,), ())
-MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
+MANTISSA = MappingProxyType({"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7})
 """Bits after the leading one. Rounding to nearest is off by at most half a unit of the last one."""
 
-SMALLEST_EXPONENT = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}
+SMALLEST_EXPONENT = MappingProxyType({"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126})
 """Of the smallest normal number."""
 
 

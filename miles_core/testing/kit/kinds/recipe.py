@@ -13,7 +13,7 @@ from miles_core.testing.kit.check import Grade, check, expect, fail, skip
 from miles_core.testing.kit.subject import ComponentSubject
 
 
-@check("recipe", Grade.SILVER, "its factory names a YAML file of the package, and the file is there")
+@check("recipe", Grade.SILVER, "its factory names a YAML file of the package, and the file is there", gate=True)
 def file_is_there(subject: ComponentSubject) -> None:
     _file(subject)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from miles_core.testing.kit.check import Grade, check, expect
-from miles_core.testing.kit.rendering import TOOL, Rendering, assistant, calling, rendering_of, user
+from miles_core.testing.kit.rendering import Rendering, assistant, calling, rendering_of, tool, user
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sequence import TokenArray
 
@@ -146,7 +146,7 @@ def refuses_what_it_cannot_express(subject: ComponentSubject) -> None:
 @both(Grade.GOLD, "tools are rendered append-only and calls read back as they were written; or any tool is refused")
 def speaks_of_tools(subject: ComponentSubject) -> None:
     rendering = rendering_of(subject)
-    renderer, tools, question = rendering.renderer, [TOOL], [user("2+2=")]
+    renderer, tools, question = rendering.renderer, [tool()], [user("2+2=")]
     try:
         prompt = renderer.render(question, tools=tools)
     except ValueError:
@@ -209,7 +209,7 @@ def _check_tokens(what: str, tokens: Any, vocabulary: int) -> None:
 
 def _refuses_tools(rendering: Rendering) -> None:
     try:
-        rendering.renderer.bridge(rendering.sampled("4"), [user("3+3=")], tools=[TOOL])
+        rendering.renderer.bridge(rendering.sampled("4"), [user("3+3=")], tools=[tool()])
     except ValueError:
         return
     expect(False, "render refuses tools and bridge drops them silently", "raise ValueError in `bridge` too")

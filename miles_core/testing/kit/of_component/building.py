@@ -7,7 +7,7 @@ from miles_core.testing.kit.probes import WITHOUT_OBJECTS, built_in_a_worker
 from miles_core.testing.kit.subject import ComponentSubject
 
 
-@check(EVERY_KIND, Grade.SILVER, "it is sent to a fresh process by value and is built there")
+@check(EVERY_KIND, Grade.SILVER, "it is sent to a fresh process by value and is built there", gate=True)
 def builds_in_a_worker(subject: ComponentSubject) -> None:
     if subject.registered.kind in WITHOUT_OBJECTS:
         inapplicable(f"a {subject.registered.kind} is no object")
@@ -19,7 +19,7 @@ def builds_in_a_worker(subject: ComponentSubject) -> None:
     )
 
 
-@check(EVERY_KIND, Grade.SILVER, "what is built has every member of its Protocol, with the same arguments")
+@check(EVERY_KIND, Grade.SILVER, "what is built has every member of its Protocol, with the same arguments", gate=True)
 def keeps_the_protocol(subject: ComponentSubject) -> None:
     if subject.registered.kind in WITHOUT_OBJECTS:
         inapplicable(f"a {subject.registered.kind} is no object")

@@ -21,7 +21,9 @@ from miles_core.types.sampling import Sampling
 UNKNOWN = "no_option_has_this_name"
 
 
-@check(EVERY_KIND, Grade.SILVER, "its options are a subclass of miles_core.Options, and its example validates")
+@check(
+    EVERY_KIND, Grade.SILVER, "its options are a subclass of miles_core.Options, and its example validates", gate=True
+)
 def options_model(subject: ComponentSubject) -> None:
     path = subject.registered.component.options
     expect(ENDS not in options_imports(subject)[path], f"importing {path} ends the process", "let it only define")
