@@ -26,6 +26,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "top_k": (0, -1),
     "thinking": ({"type": "disabled"},),
     "output_config": ({},),
+    "tool_choice": ({"type": "auto"},),
 }
 """Keys that are not honoured -> values that ask for nothing. Any other value is counted as ignored."""
 
@@ -161,9 +162,6 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
         raise unsupported(
             "stop_sequences", "stop sequences are not supported: a turn ends with the model's own stop token"
         )
-    choice = body.get("tool_choice")
-    if isinstance(choice, dict) and choice.get("type") not in ("auto", None):
-        raise unsupported("tool_choice", "only `tool_choice: {type: auto}` is supported: the model decides")
     if body.get("output_format"):
         raise unsupported("output_format", "structured output is not supported")
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from miles_core.session.faults import bad_request
 from miles_core.types.task import Message
 
 Block = Mapping[str, Any]
-Recognise = Callable[[str], Message | None]
+Recognise = Callable[[int, str], Message | None]
 
 SIGNATURE = "miles"
 """Of thinking blocks: clients only send it back."""
@@ -69,11 +70,11 @@ def to_messages(body: Mapping[str, Any], recognise: Recognise) -> list[dict[str,
     if not isinstance(given, list) or not given:
         raise bad_request("`messages` must be a list of one message or more")
     for place, message in enumerate(given):
-        found += _converted(f"message {place}", message, recognise)
+        found += _converted(f"message {place}", message, partial(recognise, len(found)))
     return found
 
 
-def _converted(where: str, message: Any, recognise: Recognise) -> list[dict[str, Any] | Message]:
+def _converted(where: str, message: Any, recognise: Callable[[str], Message | None]) -> list[dict[str, Any] | Message]:
     if not isinstance(message, dict):
         raise bad_request(f"{where} is {type(message).__name__}, expected an object")
     role, content = message.get("role"), message.get("content")

@@ -25,7 +25,7 @@ class Served:
 
     model: str
     token_text: Callable[[int], str]
-    recognise: Callable[[Forms], Callable[[str], Message | None]]
+    recognise: Callable[[Forms], Callable[[int, str], Message | None]]
     earlier: Callable[[str], tuple[Message, ...] | None]
 
 

@@ -23,7 +23,12 @@ from miles_core.session.session import ChatReply, ChatRequest
 from miles_core.session.tools import read_tools
 from miles_core.types.task import Message, ToolDefinition
 
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {"top_p": (1,), "reasoning": ({},)}
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "top_p": (1,),
+    "reasoning": ({},),
+    "tool_choice": ("auto",),
+    "parallel_tool_calls": (True,),
+}
 """Keys that are not honoured -> values that ask for nothing. Any other value is counted as ignored."""
 
 PREFIX = "resp_"
@@ -179,5 +184,3 @@ def _refuse_unsupported(body: Mapping[str, Any]) -> None:
     form = text.get("format") if isinstance(text, dict) else None
     if form is not None and form != {"type": "text"}:
         raise unsupported("text_format", "only `text: {format: {type: text}}` is supported")
-    if body.get("tool_choice") not in (None, "auto"):
-        raise unsupported("tool_choice", "only `tool_choice: auto` is supported: the model decides")

@@ -9,17 +9,20 @@ from miles_core.types.task import Message
 
 
 class Recall:
-    """Finds the stored reply that a client sends back. Of replies with one form the newest is found. Each turn is
-    looked at once, however often it is replayed."""
+    """Finds the stored reply that a client sends back at a place of its history. Of replies with one form at one place
+    (a turn that was asked again, branches) the newest is found. Each turn is looked at once, however often it is
+    replayed."""
 
     def __init__(self, tree: Tree, forms: Callable[[Message], tuple[str, ...]]) -> None:
         self._tree = tree
         self._forms = forms
-        self._known: dict[str, Message] = {}
+        self._known: dict[tuple[int, str], Message] = {}
         self._seen = 0
 
-    def find(self, form: str) -> Message | None:
+    def find(self, place: int, form: str) -> Message | None:
+        """`place` is the message's number in its conversation, from 0."""
         for node in self._tree.since(self._seen):
-            self._known |= dict.fromkeys(self._forms(node.reply), node.reply)
+            at = len(node.messages) - 1
+            self._known |= {(at, seen): node.reply for seen in self._forms(node.reply)}
             self._seen += 1
-        return self._known.get(form)
+        return self._known.get((place, form))
