@@ -22,8 +22,8 @@ from typing import Any
 import miles_core
 from miles_core import hookspecs
 from miles_core.contracts.component import KINDS
+from miles_core.contracts.protocols import PROTOCOLS
 from miles_core.hookspecs import HOOK_OF_KIND
-from miles_core.testing.kit.protocols import PROTOCOLS
 from miles_core.testing.kit.run import all_checks
 
 DOCS = Path(__file__).parent

@@ -28,6 +28,7 @@ from miles_core.loop.plugin_set import continue_with, plugin_set, refuse_drift
 from miles_core.loop.record import Recorder, read_evaluations
 from miles_core.loop.ring import Ring
 from miles_core.loop.summary import comparisons, failing_listeners, listener_uses
+from miles_core.loop.trackers import start_trackers
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.live import LiveView
@@ -92,7 +93,7 @@ def run(
         with folder.claimed():
             folder.recipe.write_text(dump(plan.recipe))
             write_lock(folder.lock, enabled)
-            return _go(plan, registry, folder, view, saved=None)
+            return _go(plan, registry, folder, view, saved=None, strict=strict_plugins)
 
 
 def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> Run:
@@ -117,7 +118,7 @@ def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> R
                 mend="start it again with `miles run`; `checkpoint: {every: N}` saves one every N steps",
             )
         with _watched(registry, strict_plugins):
-            return _go(plan, registry, folder, view, saved)
+            return _go(plan, registry, folder, view, saved, strict=strict_plugins)
 
 
 @contextmanager
@@ -167,13 +168,14 @@ async def _export(plan: Plan, folder: RunFolder, saved: Saved, to: Path) -> None
         await runtime.close()
 
 
-def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Saved | None) -> Run:
+def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Saved | None, *, strict: bool) -> Run:
     """The part that `run` and `resume` share: the ring, from the beginning or from a checkpoint, and how it ended."""
     live = LiveView(plan.name, plan.steps, view=view)
     recorder = _recorder(plan, registry, folder, live, saved)
     done = 0 if saved is None else saved.step
     folder.write_status(state="running", error="", steps_done=done, steps=plan.steps)
     try:
+        recorder.follow(start_trackers(plan.trackers, plan.seed, folder.path, plan.recipe, strict=strict))
         wait_for(_run_ring(plan, folder, recorder, saved))
         recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
     except BaseException as error:
@@ -183,10 +185,11 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
             raise
         raise told from error
     evaluations = comparisons(recorder.evaluations)
-    told_of = listener_uses(registry)
+    recorder.close_trackers("done")
+    told_of = [*listener_uses(registry), *recorder.tracker_uses()]
     folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, evaluations=evaluations, plugins=told_of)
     live.close()
-    recorder.close("done")
+    recorder.close()
     summary = {
         "name": folder.path.name,
         "state": "done",
@@ -210,11 +213,12 @@ def _end_early(
     error.add_note(f"run folder: {folder.path}; {_what_is_saved(plan, folder)}")
     try:
         recorder.emit("run_failed", folder=folder.path, error=text, interrupted=interrupted)
-        told_of = listener_uses(registry)
+        recorder.close_trackers(state)
+        told_of = [*listener_uses(registry), *recorder.tracker_uses()]
         for line in failing_listeners(told_of):
             error.add_note(line)
         folder.write_status(state=state, error=text, plugins=told_of)
-        recorder.close(state)
+        recorder.close()
         write_report(folder, decode=None)
     except MilesError as second:  # the disk may be what failed; the first error is the one to show
         error.add_note(f"then its record could not be completed: {second}")
@@ -267,16 +271,9 @@ def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: LiveView,
         run=folder.path.name,
         steps=plan.steps,
         listeners=[live],
-        trackers=[_tracker(ref, plan, folder) for ref in plan.trackers],
         hooks=registry,
         evaluations=evaluations,
     )
-
-
-def _tracker(ref: Any, plan: Plan, folder: RunFolder) -> Any:
-    tracker = ref.build(BuildContext(plan.seed, f"tracker-{ref.name}", folder.path))
-    tracker.start(folder.path.name, plan.recipe)
-    return tracker
 
 
 def _checkpoints(plan: Plan, folder: RunFolder, saved: Saved | None = None) -> Checkpoints:

@@ -28,6 +28,7 @@ from miles_core.loop.occupancy import Occupancy
 from miles_core.loop.record import Recorder
 from miles_core.loop.ring import Phase, Ring
 from miles_core.loop.sessions import longest_sequence, serve_sessions
+from miles_core.loop.shape import shaped
 from miles_core.recipe.resolved import PhasePlan, Plan
 from miles_core.rollout.attempts import AttemptMaker
 from miles_core.rollout.fleet import Fleet
@@ -59,7 +60,9 @@ class _Builder:
     model: ModelFiles | None
 
     def here(self, ref: ComponentRef, name: str = "") -> Any:
-        return ref.build(BuildContext(self.plan.seed, name or f"{ref.kind}-{ref.name}", self.folder, self.model))
+        """Built in the driver. Raises PluginError when it lacks a method of its kind's contract."""
+        context = BuildContext(self.plan.seed, name or f"{ref.kind}-{ref.name}", self.folder, self.model)
+        return shaped(ref, ref.build(context))
 
     def worker(self, name: str, *parts: ComponentRef | None) -> BuildContext:
         return BuildContext(
@@ -205,6 +208,13 @@ class _Draft:
         return self.layers.around("agent", agent)
 
     @property
+    def whose(self) -> str:
+        """How errors name who makes the attempts."""
+        around = [f"{ref.name!r} of {ref.owner}" for ref in self.plan.middleware]
+        inside = f" inside middleware {' and '.join(around)}" if around else ""
+        return f"generator {self.plan.generator.name!r} of {self.plan.generator.owner}{inside}"
+
+    @property
     def samples(self) -> bool:
         """Whether this phase's rollouts ask engines for tokens."""
         return self.generator.needs_engine and "no-engine" not in self.plan.facts.capabilities.get("rollout", ())
@@ -266,7 +276,8 @@ def _join(drafts: list[_Draft], around: GenerateContext) -> tuple[Phase, ...]:
 def _attempts(generator: Generator, draft: _Draft, around: GenerateContext) -> Generate:
     stops = around.renderer.stop_tokens
     name = draft.plan.agent.name.rpartition(":")[2] if draft.plan.agent is not None else ""
-    make = AttemptMaker(generator, replace(around, agent=draft.agent, agent_name=name, matcher=draft.matcher))
+    context = replace(around, agent=draft.agent, agent_name=name, matcher=draft.matcher)
+    make = AttemptMaker(generator, context, draft.whose)
 
     async def generate(attempt: Attempt) -> Trajectory:
         return await make(replace(attempt, sampling=replace(attempt.sampling, stop_tokens=stops)))

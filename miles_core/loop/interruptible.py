@@ -17,12 +17,19 @@ Result = TypeVar("Result")
 def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine to its end. SIGTERM ends it like Ctrl-C. Inside a running event loop (a notebook), it runs in a
     thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _in_a_loop():
         return _run(work)
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_run, work).result()
+
+
+def _in_a_loop() -> bool:
+    """Asked apart, so that its exception is no context of what fails later."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

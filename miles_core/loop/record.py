@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from miles_core.contracts.lifecycle import EventSink, RealClock
-from miles_core.contracts.observing import Evaluation, Evaluator, Tracker
+from miles_core.contracts.observing import Evaluation, Evaluator
 from miles_core.contracts.rollout import Data, Discard
+from miles_core.loop.trackers import WatchedTracker
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.jsonl import JsonLines
 from miles_core.observe.statistics import mean_and_interval
@@ -50,7 +51,6 @@ class Recorder:
         run: str,
         steps: int,
         listeners: Several[Listener] = (),
-        trackers: Several[Tracker] = (),
         hooks: Hooks | None = None,
         evaluations: Several[Evaluation] = (),
     ) -> None:
@@ -63,11 +63,19 @@ class Recorder:
         self._run = run
         self._steps = steps
         self._listeners = tuple(listeners)
-        self._trackers = tuple(trackers)
+        self._trackers: tuple[WatchedTracker, ...] = ()
         self._hooks = hooks
         self._step: dict[str, Any] = {}
         self._times: dict[str, float] = {}
         self._began = self.clock.now()
+
+    def follow(self, trackers: Several[WatchedTracker]) -> None:
+        """From now on metrics go to these as well."""
+        self._trackers = tuple(trackers)
+
+    def tracker_uses(self) -> list[dict[str, Any]]:
+        """Calls, failures and seconds of each tracker (JSON data)."""
+        return [tracker.to_json() for tracker in self._trackers]
 
     def emit(self, name: str, /, **facts: Any) -> None:
         """Something happened: to the events file, the view and the event hooks."""
@@ -186,9 +194,12 @@ class Recorder:
 
         return counting
 
-    def close(self, outcome: str) -> None:
+    def close_trackers(self, outcome: str) -> None:
+        """Nothing more will be logged; `outcome` is done, failed or interrupted."""
         for tracker in self._trackers:
             tracker.close(outcome)
+
+    def close(self) -> None:
         self.metrics_log.close()
         self.events_log.close()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.learning import Advantage
-from miles_core.contracts.lifecycle import RealClock
+from miles_core.contracts.lifecycle import Clock, RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
 from miles_core.contracts.observing import Evaluator, Runtime
 from miles_core.contracts.rollout import Attempt, Buffer, Data, Generator, Rollout, RolloutContext, Schedule
@@ -49,6 +49,7 @@ class Phase:
     evaluation_sampling: Sampling
     occupancy: Occupancy | None
     account: Account = field(default_factory=Account)
+    clock: Clock = field(default_factory=RealClock)
 
     async def start(self, seed: int, recorder: Recorder) -> None:
         if self.occupancy is not None:
@@ -62,7 +63,7 @@ class Phase:
                 sampling=self.plan.sampling,
                 group_size=self.schedule.group_size,
                 seed=seed,
-                clock=RealClock(),
+                clock=self.clock,
                 events=recorder,
                 pace=self.schedule.pace,
             )

@@ -53,5 +53,5 @@ class Patience:
             raise RunError(
                 f"every attempt at task {group.task.id!r} failed; the first: {failures[0].metadata.get('error')}",
                 where=f"group {group.id}",
-                mend="the log of the run has the traceback",
+                mend="its traceback was logged when it happened; `miles run --plain` shows the log line by line",
             )

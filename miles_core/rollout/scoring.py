@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
+from miles_core.contracts.blame import place_of
 from miles_core.contracts.rollout import Reward
 from miles_core.errors import MilesError, PluginError
 from miles_core.rollout.agent import own_score
@@ -52,12 +52,17 @@ class Scorer:
         except BaseException as error:
             if is_our_end(error):
                 raise
-            raise _blame(reward, group, f"raised {type(error).__name__}: {error}{_place(error)}") from error
+            what = f"raised {type(error).__name__}: {error}"
+            place = place_of(error)
+            mend = "repair it; for a trajectory that it cannot judge, None is no verdict"
+            raise _blame(reward, group, f"{what} ({place})" if place else what, mend) from error
         if len(scores) != len(group.trajectories):
-            raise _blame(reward, group, f"returned {len(scores)} scores for {len(group.trajectories)} trajectories")
+            what = f"returned {len(scores)} scores for {len(group.trajectories)} trajectories"
+            raise _blame(reward, group, what, "return one for each trajectory, in order; None is no verdict")
         for score in scores:
             if score is not None and not isinstance(score, Score):
-                raise _blame(reward, group, f"returned {score!r}, expected a Score or None")
+                what = f"returned {score!r:.80}, expected a Score or None"
+                raise _blame(reward, group, what, "wrap each number in miles_core.Score")
         return scores
 
     def _combine(self, scores: dict[str, Score | None], trajectory: Trajectory) -> float | None:
@@ -72,15 +77,9 @@ class Scorer:
         return total
 
 
-def _place(error: BaseException) -> str:
-    """Where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" ({frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name})" if frames else ""
-
-
-def _blame(reward: WeighedReward, group: Group, what: str) -> MilesError:
+def _blame(reward: WeighedReward, group: Group, what: str, mend: str) -> MilesError:
     return PluginError(
         f"reward {reward.name!r} {what}",
         where=f"{reward.owner}, task {group.task.id!r}, group {group.id}",
-        mend="every score is a finite number or None, one for each trajectory in order",
+        mend=mend,
     )

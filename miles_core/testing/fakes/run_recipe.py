@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from miles_core.types.task import Task
 
 
-def run_recipe(folder: Path, **sections: Any) -> Run:
+def run_recipe(folder: Path, *, strict_plugins: bool = False, **sections: Any) -> Run:
     """Run two steps of the toy model on two tasks, in this process, and return the run.
 
     `sections` replace top-level sections of the recipe (None removes one); `plugins` are enabled beside `toy`:
@@ -46,7 +46,7 @@ def run_recipe(folder: Path, **sections: Any) -> Run:
         "plugins": list(dict.fromkeys(["toy", *sections.get("plugins", ())])),
     }
     chosen = {name: section for name, section in recipe.items() if section is not None}
-    return run(chosen, runs_dir=folder / "runs", view="none")
+    return run(chosen, runs_dir=folder / "runs", view="none", strict_plugins=strict_plugins)
 
 
 def _write_tasks(path: Path, tasks: tuple[Task, ...]) -> None:

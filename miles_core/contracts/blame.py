@@ -1,0 +1,25 @@
+"""Where a plugin's code failed: the place that its author can do something about."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+
+_CORE = str(Path(__file__).parent.parent)
+_STANDARD = sysconfig.get_paths()["stdlib"]
+
+
+def place_of(error: BaseException) -> str:
+    """`file:line` of the innermost frame that is neither the core's nor of an installed library; else of the innermost
+    one of a library, which may be the plugin itself; "" when there is none."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_no_plugins(frame.filename)]
+    own = [frame for frame in frames if "site-packages" not in Path(frame.filename).parts]
+    for frame in [*own[-1:], *frames[-1:]]:
+        return f"{frame.filename}:{frame.lineno}"
+    return ""
+
+
+def _is_no_plugins(file: str) -> bool:
+    in_library = "site-packages" in Path(file).parts
+    return file.startswith((_CORE, "<")) or (file.startswith(_STANDARD) and not in_library)
