@@ -1,0 +1,135 @@
+"""Sums that need a calculator, and the script that lets the model use one: OpenAI's client, and nothing of Miles in it.
+
+The calculator takes one operation at a time. So a sum of three numbers is two calls and an answer: three turns of the
+model, each of which sees the result of the one before.
+
+    What is 27 + 48 - 9?        calculator("27 + 48")  ->  75
+                                calculator("75 - 9")   ->  66
+                                66
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from openai import AsyncOpenAI
+from pydantic import Field
+
+import miles_core
+from miles_core import BuildContext, Draw, Episode, Outcome, Task
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "calculator",
+        "description": "Computes one operation.",
+        "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}},
+    },
+}
+SYSTEM = "Use the calculator for one operation at a time."
+OPERATION = re.compile(r"\s*(-?\d{1,9})\s*([-+*])\s*(-?\d{1,9})\s*")
+
+
+def calculator(expression: str) -> str:
+    """The result of one operation on two whole numbers."""
+    found = OPERATION.fullmatch(expression)
+    if found is None:
+        return "error: expected one operation, such as 12 + 30"
+    left, sign, right = int(found[1]), found[2], int(found[3])
+    return str({"+": left + right, "-": left - right, "*": left * right}[sign])
+
+
+class Calculating:
+    """Answers the model's calls until it answers the question. The verdict is 1 for the right number alone, else 0."""
+
+    class Options(miles_core.Options):
+        turns: int = Field(default=4, ge=1, description="model calls in one conversation")
+
+    def __init__(self, options: Options, context: BuildContext) -> None:
+        self._turns = options.turns
+        self._client = AsyncOpenAI(api_key="every episode has its own")
+
+    async def run(self, episode: Episode) -> Outcome:
+        client = self._client.with_options(base_url=episode.base_url, api_key=episode.api_key)
+        messages = list(episode.task.messages)
+        calls = failures = 0
+        for _ in range(self._turns):
+            completion = await client.chat.completions.create(model="policy", messages=messages, tools=[TOOL])
+            choice = completion.choices[0]
+            if choice.finish_reason == "length":
+                break  # a turn that was cut cannot be continued
+            if not choice.message.tool_calls:
+                right = (choice.message.content or "").strip() == episode.task.answer
+                return Outcome(float(right), {"calls": calls, "failures": failures})
+            messages.append(choice.message.model_dump(exclude_none=True))
+            for call in choice.message.tool_calls:
+                result = calculate(call.function.name, call.function.arguments)
+                calls, failures = calls + 1, failures + result.startswith("error")
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        return Outcome(0.0, {"calls": calls, "failures": failures})
+
+
+def calculate(name: str, arguments: str) -> str:
+    expression = json.loads(arguments).get("expression")
+    if name != "calculator" or not isinstance(expression, str):
+        return "error: call calculator with an expression"
+    return calculator(expression)
+
+
+class Sums:
+    """Sums of two to four numbers, each with a demonstration of how to work it out. Endless; every 8th number of the
+    generator is held out."""
+
+    class Options(miles_core.Options):
+        largest: int = Field(default=99, ge=9, description="largest number in a sum")
+        terms: tuple[int, int] = Field(default=(2, 3), description="numbers in a sum: from, to")
+
+    def __init__(self, options: Options, context: BuildContext) -> None:
+        self._options = options
+        self._seed = context.seed
+        self._next = 0
+
+    def draw(self) -> Draw:
+        number = self._next
+        self._next += 1
+        return Draw(self._task(number + number // 7 + 1), 0)
+
+    def held_out(self, count: int) -> list[Task]:
+        return [self._task(8 * number) for number in range(count)]
+
+    def size(self) -> None:
+        return None
+
+    def state(self) -> Mapping[str, Any]:
+        return {"next": self._next}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._next = state["next"]
+
+    def _task(self, number: int) -> Task:
+        rng = random.Random(f"{self._seed}/{number}")
+        total = rng.randint(2, self._options.largest)
+        text, steps = str(total), []
+        for _ in range(rng.randint(*self._options.terms) - 1):
+            sign, term = rng.choice("+-"), rng.randint(2, self._options.largest)
+            expression = f"{total} {sign} {term}"
+            total = int(calculator(expression))
+            text += f" {sign} {term}"
+            steps.append((expression, str(total)))
+        prompt = ({"role": "system", "content": SYSTEM}, {"role": "user", "content": f"What is {text}?"})
+        return Task(f"sum-{number}", prompt, str(total), {"tools": [TOOL], "demonstration": demonstration(steps)})
+
+
+def demonstration(steps: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Messages that work a sum out: a call and its result for each operation, and the last result as the answer."""
+    messages: list[dict[str, Any]] = []
+    for place, (expression, result) in enumerate(steps):
+        function = {"name": "calculator", "arguments": json.dumps({"expression": expression})}
+        call = {"id": f"call-{place}", "type": "function", "function": function}
+        messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+    return [*messages, {"role": "assistant", "content": steps[-1][1]}]
