@@ -23,6 +23,7 @@ TEXTS = (
 )  # fmt: skip
 """Ordinary first, then what breaks tokenizers and templates."""
 
+
 @dataclass(frozen=True, slots=True)
 class Rendering:
     """A renderer, and the size of the vocabulary that its tokens belong to."""

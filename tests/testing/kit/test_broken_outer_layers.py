@@ -71,6 +71,9 @@ class Passing(GeneratorMiddleware):
     def __init__(self, options, context):
         pass
 
+    async def generate(self, attempt, context):
+        return await self.inner.generate(attempt, context)
+
 
 class UnknownLayer(Passing):
     layer = "trainer"
@@ -107,9 +110,20 @@ class HoldsASlot(Passing):
         return trajectory
 
 
+class Misspelt(GeneratorMiddleware):
+    def __init__(self, options, context):
+        pass
+
+    async def generates(self, attempt, context):
+        raise AssertionError("nobody calls it")
+
+
 class PassingAgent(AgentMiddleware):
     def __init__(self, options, context):
         pass
+
+    async def run(self, episode):
+        return await self.inner.run(episode)
 
 
 class OwnEvent(PassingAgent):
@@ -137,6 +151,7 @@ BROKEN = [
     ("rollout/ends-with-the-data", Mute, Groups),
     ("middleware/keeps-the-layer", UnknownLayer, Passing),
     ("middleware/keeps-the-layer", SyncGenerate, Passing),
+    ("middleware/keeps-the-layer", Misspelt, Passing),
     ("middleware/passes-results", LastOfAll, Passing),
     ("middleware/passes-errors", Wraps, Passing),
     ("middleware/passes-cancellation", HoldsASlot, Passing),
@@ -156,3 +171,9 @@ def test_a_broken_one_is_caught(check_id, factory):
 def test_a_good_one_passes(check_id, good):
     finding = try_check(check_id, good)
     assert finding.result is CheckResult.PASSED, finding
+
+
+def test_a_misspelt_method_is_told_with_the_right_name():
+    finding = try_check("middleware/keeps-the-layer", Misspelt)
+    assert "Misspelt overrides nothing of GeneratorMiddleware" in finding.detail
+    assert "did you mean `generate`?" in finding.detail

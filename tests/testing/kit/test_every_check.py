@@ -10,7 +10,6 @@ import numpy as np
 
 from miles_core.testing.kit.run import all_checks
 
-
 ONLY_READ = {"CHECKS", "DTYPE_BYTES", "LAYER_METHODS", "PROTOCOLS"}
 """Tables that checks look things up in and give to no component."""
 

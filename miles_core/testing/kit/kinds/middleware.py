@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from miles_core.contracts.lifecycle import RealClock
-from miles_core.contracts.middleware import LAYER_METHODS, Middleware
+from miles_core.contracts.middleware import (
+    LAYER_METHODS,
+    AgentMiddleware,
+    GeneratorMiddleware,
+    Middleware,
+    RolloutMiddleware,
+)
+from miles_core.contracts.protocols import PROTOCOLS, differences
 from miles_core.contracts.rollout import Attempt, Episode, GenerateContext, Outcome, RolloutContext
 from miles_core.testing.fakes.contexts import make_attempt, make_generate_context
 from miles_core.testing.fakes.makers import make_task, make_trajectory
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import SOON, cancelled, nothing_left, settle, soon
-from miles_core.contracts.protocols import PROTOCOLS, differences
 from miles_core.testing.kit.samples import snapshot
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sampling import Sampling
@@ -22,6 +30,7 @@ from miles_core.types.trajectory import Trajectory
 
 WORKING_LAYERS = ("agent", "generator")
 MANY = 24
+PASSING_ON = (AgentMiddleware, GeneratorMiddleware, RolloutMiddleware)
 
 
 class _Generator:
@@ -87,11 +96,17 @@ class _Rollout:
         self.calls.append(("close", None))
 
 
-@check("middleware", Grade.GOLD, "it names a layer, and what it wraps keeps the contract of that layer", gate=True)
+@check(
+    "middleware",
+    Grade.GOLD,
+    "it names a layer and changes something of it, and what it wraps keeps the contract of that layer",
+    gate=True,
+)
 async def keeps_the_layer(subject: ComponentSubject) -> None:
     middleware: Middleware = subject.build()
     known = ", ".join(LAYER_METHODS)
     expect(middleware.layer in LAYER_METHODS, f"its layer is {middleware.layer!r}", f"name one of {known}")
+    _expect_something_overridden(middleware)
     for inner in _inners(middleware.layer):
         wrapped = middleware.wrap(inner)
         found = list(differences(PROTOCOLS[middleware.layer], wrapped))
@@ -178,6 +193,24 @@ async def rollouts_live(subject: ComponentSubject) -> None:
     second.restore(subject_state)
     expect(
         ("restore", 7) in again.calls, f"restore came inside as {again.calls}", "keep the inner one's state in yours"
+    )
+
+
+def _expect_something_overridden(middleware: Any) -> None:
+    """A misspelt method of one that derives from the core's classes would pass everything on, in silence."""
+    own = type(middleware)
+    base = next((each for each in own.__mro__ if each in PASSING_ON), None)
+    if base is None:
+        return
+    names = (*LAYER_METHODS[middleware.layer], "wrap")
+    changed = any(inspect.getattr_static(own, name, None) is not inspect.getattr_static(base, name) for name in names)
+    added = [name for each in own.__mro__[: own.__mro__.index(base)] for name in vars(each) if not name.startswith("_")]
+    near = [(each, found[0]) for each in added if (found := difflib.get_close_matches(each, names, n=1))]
+    meant = f"; `{near[0][0]}` is called by nobody: did you mean `{near[0][1]}`?" if near else ""
+    expect(
+        changed,
+        f"{own.__name__} overrides nothing of {base.__name__}{meant}",
+        f"override one of {', '.join(LAYER_METHODS[middleware.layer])}: everything else is passed on",
     )
 
 
