@@ -35,6 +35,7 @@ from miles_core.testing.kit.check import (
     Finding,
 )
 from miles_core.testing.kit.grades import Report
+from miles_core.testing.kit.logs import kept_back
 from miles_core.testing.kit.materials import workplace
 from miles_core.testing.kit.source import package_folder, plugins_of_folder, records_of_runs, source_folder
 from miles_core.testing.kit.subject import ComponentSubject, PluginSubject
@@ -96,8 +97,10 @@ class Examination:
         with tempfile.TemporaryDirectory(prefix="miles-kit-") as scratch, contextlib.redirect_stdout(sys.stderr):
             folder = Path(scratch) / "folder"
             folder.mkdir()
-            with workplace(Path(scratch) / "here", trial.example):
+            with workplace(Path(scratch) / "here", trial.example), kept_back() as log:
                 result, detail, mend = self._try(trial, folder)
+            if result is CheckResult.FAILED:
+                log.show()
         finding = Finding(trial.check, trial.component, result, detail, mend, time.perf_counter() - started)
         if trial.check.gate and result is CheckResult.FAILED:
             self._stopped_by[trial.component] = trial.check.id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from miles_core.testing.kit.check import Check, CheckResult, Finding, Grade
 from miles_core.testing.kit.grades import Report
 from miles_core.testing.kit.record import make_record
 from miles_core.testing.kit.run import all_checks, check_all, examine
+from miles_core.types.trajectory import Score
 
 PLUGIN_SOURCE = """
 from miles_core import Component, hookimpl
@@ -154,6 +156,25 @@ def test_whatever_is_raised_is_a_failure_with_the_place(capsys):
     assert "LookupError: no such score" in finding.detail
     assert f"{__file__}:" in finding.detail
     assert capsys.readouterr().out == ""
+
+
+class Logging(Reward):
+    async def score(self, group):
+        try:
+            raise LookupError("once more")
+        except LookupError:
+            logging.getLogger("made_up").warning("it failed", exc_info=True)
+        return [Score(1.0) if self.good else "none" for _ in group.trajectories]
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_what_is_logged_is_shown_when_the_check_fails(good, capsys, monkeypatch):
+    monkeypatch.setattr(Logging, "good", good, raising=False)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    assert try_check("reward/any-text", Logging).result is (P if good else F)
+    told = capsys.readouterr().err
+    assert ("LookupError: once more" in told) is not good
+    assert logging.getLogger().handlers == []
 
 
 def test_ctrl_c_ends_the_kit():

@@ -99,7 +99,7 @@ class _Rollout:
 @check(
     "middleware",
     Grade.GOLD,
-    "it names a layer and changes something of it, and what it wraps keeps the contract of that layer",
+    "it names a layer, overrides some of it, and keeps the contract of the rest",
     gate=True,
 )
 async def keeps_the_layer(subject: ComponentSubject) -> None:
