@@ -1,32 +1,20 @@
-"""A ring for practice: real schedule, rollout and buffer; attempts and training steps are whatever a test says.
-
-It goes round as the driver does (`miles_core/loop/driver.py`), without processes, records or checkpoints.
-"""
+"""A ring for practice: real schedule, rollout and buffer; attempts and training steps are whatever a test says."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, cast
 
 from miles_core.contracts.component import BuildContext
-from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.lifecycle import Clock
-from miles_core.contracts.rollout import Attempt, Data, Discard, Filter, Schedule, Staleness
-from miles_core.loop.account import Returns
-from miles_core.loop.occupancy import Occupancy
-from miles_core.loop.ring import Phase
+from miles_core.contracts.rollout import Data, Discard, Filter, Schedule, Staleness
+from miles_core.loop.occupancy import Generate
 from miles_core.rollout.fifo_buffer import FifoBuffer, FifoOptions
 from miles_core.rollout.groups import GroupsOptions, GroupsRollout
 from miles_core.rollout.recycled import RecyclingData
+from miles_core.simulate.ring import Parts, Publish, Score, Took, Train
 from miles_core.types.sampling import Sampling
-from miles_core.types.trajectory import Disposition, Group, Trajectory
-
-Generate = Callable[[Attempt], Coroutine[Any, Any, Trajectory]]
-Score = Callable[[Group], Coroutine[Any, Any, Group]]
-Publish = Callable[[int, PauseMode], Awaitable[None]]
+from miles_core.types.trajectory import Disposition, Group
 
 
 @dataclass(slots=True)
@@ -43,18 +31,13 @@ class Practice:
     engine_idle: float = 0.0
 
 
-class _Silent:
-    def emit(self, name: str, /, **facts: Any) -> None:
-        pass
-
-
 async def practise(
     schedule: Schedule,
     data: Data,
     generate: Generate,
     *,
     steps: int,
-    train: Callable[[Several[Group]], Awaitable[None]],
+    train: Train,
     publish: Publish,
     clock: Clock,
     buffer: FifoOptions | None = None,
@@ -71,86 +54,28 @@ async def practise(
     forgotten when they were trained.
     """
     context = BuildContext(seed, "practice")
-    rollout, tasks = GroupsRollout(GroupsOptions(), context), RecyclingData(data)
-    box = FifoBuffer(buffer or FifoOptions(), context)
-    ordered = schedule.pace.ordered
-    box.connect(schedule.groups_per_step, filters, staleness, ordered=ordered, discarding=Returns(tasks, rollout))
-    slots = schedule.pace.in_flight or schedule.groups_per_step * schedule.group_size
-    occupancy = Occupancy(slots, clock)
-    phase = _phase(schedule, tasks, rollout, box, occupancy.around(generate), score or _unscored, steps, occupancy)
-    result, version, began = Practice(), 1, clock.now()
-    working, since, measured = 0.0, began, False
-    first, last = warm or (0, steps)
-    await phase.start(seed, cast(Any, _Silent()))
-    try:
-        for step in range(steps):
-            if step == first:
-                working, since = 0.0, clock.now()
-                occupancy.metrics()
-            if step == last:
-                _measure(result, working, clock.now() - since, occupancy)
-                measured = True
-            phase.allow(step, taken=False)
-            groups = await phase.take(version)
-            discards = box.discarded()
-            result.stale += sum(discard.disposition is Disposition.STALE for discard in discards)
-            result.discards += discards if keep else ()
-            if not groups:
-                break
-            result.batches += [groups] if keep else ()
-            phase.allow(step, taken=True)
-            started = clock.now()
-            await train(groups)
-            working += clock.now() - started
-            if step + 1 == steps or schedule.publishes(step + 1):
-                if schedule.pace.settles:
-                    await rollout.drain()
-                version += 1
-                await publish(version, schedule.pace.pause)
-    finally:
-        await rollout.close()
-    result.submitted = rollout.state()["next_number"]
-    result.seconds = clock.now() - began
-    if not measured:
-        _measure(result, working, clock.now() - since, occupancy)
-    return result
-
-
-def _measure(result: Practice, working: float, window: float, occupancy: Occupancy) -> None:
-    if window > 0:
-        result.trainer_idle = 1 - working / window
-        result.engine_idle = occupancy.metrics().get("time/engine_idle", 0.0)
-
-
-def _phase(
-    schedule: Schedule,
-    data: RecyclingData,
-    rollout: GroupsRollout,
-    buffer: FifoBuffer,
-    generate: Generate,
-    score: Score,
-    steps: int,
-    occupancy: Occupancy,
-) -> Phase:
-    return Phase(
-        plan=cast(Any, SimpleNamespace(sampling=Sampling(max_new_tokens=16))),
-        first=0,
-        end=steps,
-        data=data,
-        generator=cast(Any, None),
-        rollout=rollout,
+    rollout, result, began = GroupsRollout(GroupsOptions(), context), Practice(), clock.now()
+    parts = Parts(
         schedule=schedule,
-        buffer=buffer,
-        advantage=None,
-        evaluators=(),
+        rollout=rollout,
+        buffer=FifoBuffer(buffer or FifoOptions(), context),
+        data=RecyclingData(data),
+        filters=filters,
+        staleness=staleness,
         generate=generate,
-        score=score,
-        evaluation_generate=generate,
-        evaluation_score=score,
-        evaluation_sampling=Sampling(),
-        occupancy=occupancy,
+        sampling=Sampling(max_new_tokens=16),
     )
 
+    def note(took: Took) -> None:
+        result.stale += sum(discard.disposition is Disposition.STALE for discard in took.discards)
+        if keep:
+            result.discards += took.discards
+            result.batches += [took.groups] if took.groups else ()
 
-async def _unscored(group: Group) -> Group:
-    return group
+    idleness = await parts.go_round(
+        steps, train=train, publish=publish, clock=clock, took=note, warm=warm, score=score, seed=seed
+    )
+    result.submitted = rollout.state()["next_number"]
+    result.seconds = clock.now() - began
+    result.trainer_idle, result.engine_idle = idleness.trainer_idle, idleness.engine_idle
+    return result

@@ -8,6 +8,7 @@ is an error at once instead of a hang. Threads and sockets have no place on it.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -52,5 +53,6 @@ class _Jumping(selectors.DefaultSelector):
         if not ready and timeout is None:
             raise RuntimeError("everything waits for something that never comes")
         if not ready and timeout:
-            self._loop.now += timeout
+            # late in a long simulation the step may be lost in rounding; time must go on all the same
+            self._loop.now = max(self._loop.now + timeout, math.nextafter(self._loop.now, math.inf))
         return ready
