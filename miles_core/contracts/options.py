@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from miles_core.contracts.planning import RecipeFacts
 
 
+RECIPE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "generator": ("sampling",),
+    "engine": ("replicas",),
+    "reward": ("name", "weight"),
+}
+"""By kind: keys of a recipe's section, beside `use`, that are the recipe's own. No option may have their names."""
+
+
 class Options(BaseModel):
     """Base of every options model. Unknown keys are refused, values are not coerced from strings, instances are frozen.
 

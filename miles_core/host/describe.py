@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from miles_core.contracts.component import load_attribute
-from miles_core.errors import Problem
+from miles_core.errors import PluginError, Problem
 from miles_core.hookspecs import HOOK_OF_KIND
+from miles_core.host.options_model import options_model
 from miles_core.host.registry import Registered
 
 PREFIX, MARK = "miles_", "miles_impl"
@@ -30,7 +30,9 @@ def describe_component(registered: Registered) -> tuple[dict[str, Any], list[Pro
     if registered.kind == "recipe":
         return facts, []
     try:
-        facts["options"] = describe_options(load_attribute(component.options).model_json_schema())
+        facts["options"] = describe_options(options_model(registered).model_json_schema())
+    except PluginError as error:
+        return facts, list(error.problems)
     except BaseException as error:  # a plugin's module may raise anything; this is a process of its own
         what = f"options of {registered.kind} {component.name!r} cannot be described: {type(error).__name__}: {error}"
         return facts, [Problem(what, component.options, "name a subclass of miles_core.Options")]

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
-from miles_core.contracts.component import Component, ComponentRef, load_attribute
+from miles_core.contracts.component import ComponentRef
 from miles_core.errors import MilesError, PluginError
 from miles_core.host.decide import CORE_DISTRIBUTION
 from miles_core.host.load import guarded
+from miles_core.host.options_model import options_model
 from miles_core.host.registry import BrokenProvider, Registered, Registry, UnknownComponent
 from miles_core.host.scan import InstalledPlugin
 from miles_core.recipe.faults import Faults
@@ -108,7 +107,8 @@ class Chooser:
             options = guarded(
                 found.plugin,
                 f"failed to validate the options of {kind} {found.component.name!r}",
-                partial(self._options, found.component, {**section.options, **given}, parts, section_name),
+                partial(self._options, found, {**section.options, **given}, parts, section_name),
+                passing=(PluginError,),
             )
             if options is None or not self._code_of(found, options, parts):
                 return None
@@ -167,10 +167,8 @@ class Chooser:
             return False
         return True
 
-    def _options(self, component: Component, data: dict[str, Any], parts: Parts, section_name: str) -> Any:
-        model = load_attribute(component.options)
-        if not (isinstance(model, type) and issubclass(model, BaseModel)):
-            raise TypeError(f"{component.options} is {model!r}, expected a subclass of miles_core.Options")
+    def _options(self, found: Registered, data: dict[str, Any], parts: Parts, section_name: str) -> Any:
+        model = options_model(found)
         return validate(model, data, parts, self._faults, also=CORE_KEYS.get(section_name, ()))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from miles_core.contracts.component import load_attribute
 from miles_core.errors import PluginError
 from miles_core.host.activate import open_registry
 from miles_core.host.load import guarded
+from miles_core.host.options_model import options_model
 from miles_core.host.registry import Registered, Registry
 from miles_core.recipe.schema import CORE_KEYS, KIND_OF_SECTION, LIST_SECTIONS, PHASE_SECTIONS, Recipe
 from miles_core.recipe.yaml_text import strict_json
@@ -75,7 +75,10 @@ def _section_definitions(section: str, registry: Registry, core: Schema, strict:
         label = f"{section}.{use.replace(':', '.')}"
         try:
             schema = guarded(
-                each.plugin, f"failed to give the schema of {kind} {use!r}", partial(_options, each, label)
+                each.plugin,
+                f"failed to give the schema of {kind} {use!r}",
+                partial(_options, each, label),
+                passing=(PluginError,),
             )
         except PluginError as error:
             if strict:
@@ -93,7 +96,7 @@ def _section_definitions(section: str, registry: Registry, core: Schema, strict:
 
 def _options(registered: Registered, label: str) -> Schema:
     """The options model's schema, its inner definitions named after the component."""
-    model = load_attribute(registered.component.options)
+    model = options_model(registered)
     schema: Schema = model.model_json_schema(ref_template=f"#/$defs/{label}.{{model}}")
     inner = {f"{label}.{name}": definition for name, definition in schema.pop("$defs", {}).items()}
     return {**schema, "$defs": inner}

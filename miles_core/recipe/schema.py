@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from miles_core.contracts.options import RECIPE_KEYS
 from miles_core.types.sampling import Sampling
 
 FORMAT_VERSION = 1
@@ -156,9 +157,5 @@ DEFAULT_SECTIONS: dict[str, dict[str, Any]] = {
 DEFAULT_STALENESS = "oldest-token"
 """The policy of a schedule with a `max_staleness`, in a recipe without `staleness:`."""
 
-CORE_KEYS = {
-    "generator": ("sampling",),
-    "engine": ("replicas",),
-    "rewards": ("name", "weight"),
-}
+CORE_KEYS = {section: RECIPE_KEYS[kind] for section, kind in KIND_OF_SECTION.items() if kind in RECIPE_KEYS}
 """Keys beside `use:` that belong to the core."""

@@ -112,7 +112,7 @@ def test_broken_plugins_are_named_and_left_out(kitchen: Any, caplog: pytest.LogC
     kitchen.add_odd_plugin()
     assert "loss.deep" in recipe_schema(None)["$defs"]
     assert "plugin bad (miles-plugin-bad 1.0) does not load" in caplog.text
-    assert "failed to give the schema of tracker 'odd'" in caplog.text
+    assert "the options model miles_plugin_odd:options of tracker 'odd' is 3" in caplog.text
     with pytest.raises(PluginError):
         recipe_schema(["bad"])
     with pytest.raises(RequestError):
