@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.request
 from dataclasses import replace
 
 import pytest
@@ -197,6 +198,51 @@ class LeavesTask(Chatting):
         return await super().run(episode)
 
 
+class Talking(Chatting):
+    """A good agent of three turns."""
+
+    async def run(self, episode):
+        messages = [{"role": "system", "content": "Play."}, {"role": "assistant", "content": "Ready."}]
+        messages += episode.task.messages
+        for _ in range(3):
+            message = await self.ask(episode, messages)
+            messages += [self.kept(message), {"role": "user", "content": "No."}]
+        return Outcome(0.0)
+
+    async def ask(self, episode, messages):
+        body = json.dumps({"model": "any", "messages": messages, **self.more()}).encode()
+        request = urllib.request.Request(f"{episode.base_url}/chat/completions", body)
+        with await asyncio.to_thread(urllib.request.urlopen, request) as response:
+            return json.load(response)["choices"][0]["message"]
+
+    def kept(self, message):
+        return {**message, "refusal": None}
+
+    def more(self):
+        return {}
+
+
+class Trims(Talking):
+    def kept(self, message):
+        return {"role": "assistant", "content": message["content"].strip()}
+
+
+class Narrates(Talking):
+    def kept(self, message):
+        return {"role": "assistant", "content": "I guessed."}
+
+
+class Reformats(Talking):
+    def more(self):
+        parameters = {"type": "object", "properties": {"at": {"type": "integer"}}}
+        return {"tools": [{"type": "function", "function": {"name": "look", "parameters": parameters}}]}
+
+    def kept(self, message):
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+        return message
+
+
 CHATS = frozenset({"needs-agent"})
 BROKEN = [
     ("generator/answers-its-attempt", WrongId, SingleTurn),
@@ -219,6 +265,9 @@ BROKEN = [
     ("agent/episodes-apart", OneKeyForAll, Chatting),
     ("agent/stops-when-told", DeafAgent, Chatting),
     ("agent/cancels", Stubborn, Chatting),
+    ("agent/replays-what-it-received", Trims, Talking),
+    ("agent/replays-what-it-received", Narrates, Talking),
+    ("agent/replays-what-it-received", Reformats, Talking),
     ("agent/errors-are-no-score", ScoresErrors, Chatting),
 ]
 
@@ -238,3 +287,19 @@ def test_a_broken_one_is_caught(check_id, factory):
 def test_a_good_one_passes(check_id, good):
     finding = tried(check_id, good)
     assert finding.result is CheckResult.PASSED, finding
+
+
+def test_an_agent_that_calls_nobody_is_told_so_in_every_check():
+    for check_id in ("agent/completes", "agent/episodes-apart", "agent/stops-when-told", "agent/cancels"):
+        finding = tried(check_id, CallsNobody)
+        assert finding.result is CheckResult.FAILED
+        assert "call" in finding.detail
+        assert "key" not in finding.detail
+        assert "15 s" not in finding.detail
+        assert "episode.base_url" in finding.mend
+
+
+def test_how_many_calls_a_session_would_refuse():
+    finding = tried("agent/replays-what-it-received", Trims)
+    assert "2 of 3 calls (409, history diverged): `content` differs" in finding.detail
+    assert tried("agent/replays-what-it-received", Chatting).result is CheckResult.INAPPLICABLE
