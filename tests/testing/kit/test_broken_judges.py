@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import time
 from dataclasses import replace
 
 import pytest
@@ -63,6 +65,30 @@ class Silent(Length):
 class TooFew(Length):
     async def score(self, group):
         return (await super().score(group))[1:]
+
+
+class Sleeping(Length):
+    async def score(self, group):
+        for _ in group.trajectories:
+            time.sleep(0.05)
+        return await super().score(group)
+
+
+class InAThread(Length):
+    """A good one: what blocks is not in the loop."""
+
+    async def score(self, group):
+        await asyncio.to_thread(time.sleep, 0.4)
+        return await super().score(group)
+
+
+class SlowAtFirst(Length):
+    """A good one: it imports something when it is first asked."""
+
+    async def score(self, group):
+        if not hasattr(self, "ready"):
+            self.ready = time.sleep(0.3)
+        return await super().score(group)
 
 
 class Unequal(Good):
@@ -178,6 +204,7 @@ BROKEN = [
     ("reward/deterministic", Counting),
     ("reward/leaves-the-group-alone", Mutating),
     ("reward/any-text", NeedsText),
+    ("reward/leaves-the-loop-free", Sleeping),
     ("reward/failed-attempts", Silent),
     ("filter/judges-any-group", Raising),
     ("filter/judges-any-group", Bare),
@@ -250,3 +277,12 @@ def test_a_reward_is_tried_on_the_tasks_of_its_own_plugin_in_any_language():
     assert try_check("reward/any-text", Words).result is CheckResult.FAILED
     finding = try_check("generator/token-exact", SingleTurn, beside={"data": Questions})
     assert finding.result is CheckResult.PASSED, finding
+
+
+def test_what_waits_elsewhere_does_not_hold_the_loop():
+    for good in (InAThread, SlowAtFirst):
+        finding = try_check("reward/leaves-the-loop-free", good)
+        assert finding.result is CheckResult.PASSED, finding
+    mend = try_check("reward/leaves-the-loop-free", Sleeping).mend
+    assert "await asyncio.sleep" in mend
+    assert "asyncio.to_thread" in mend

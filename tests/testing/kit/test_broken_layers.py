@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import urllib.request
 from dataclasses import replace
 
@@ -243,6 +244,19 @@ class Reformats(Talking):
         return message
 
 
+class Sleeps(SingleTurn):
+    async def generate(self, attempt, context):
+        time.sleep(0.3)
+        return await super().generate(attempt, context)
+
+
+class SleepyAgent(Chatting):
+    async def run(self, episode):
+        outcome = await super().run(episode)
+        time.sleep(0.3)
+        return outcome
+
+
 CHATS = frozenset({"needs-agent"})
 BROKEN = [
     ("generator/answers-its-attempt", WrongId, SingleTurn),
@@ -268,6 +282,8 @@ BROKEN = [
     ("agent/replays-what-it-received", Trims, Talking),
     ("agent/replays-what-it-received", Narrates, Talking),
     ("agent/replays-what-it-received", Reformats, Talking),
+    ("generator/leaves-the-loop-free", Sleeps, SingleTurn),
+    ("agent/leaves-the-loop-free", SleepyAgent, Chatting),
     ("agent/errors-are-no-score", ScoresErrors, Chatting),
 ]
 

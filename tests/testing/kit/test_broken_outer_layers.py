@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -131,6 +132,12 @@ class OwnEvent(PassingAgent):
         return await self.inner.run(replace(episode, cancelled=asyncio.Event()))
 
 
+class Sleepy(Passing):
+    async def generate(self, attempt, context):
+        time.sleep(0.3)
+        return await self.inner.generate(attempt, context)
+
+
 class PassingRollout(RolloutMiddleware):
     def __init__(self, options, context):
         pass
@@ -155,6 +162,7 @@ BROKEN = [
     ("middleware/passes-results", LastOfAll, Passing),
     ("middleware/passes-errors", Wraps, Passing),
     ("middleware/passes-cancellation", HoldsASlot, Passing),
+    ("middleware/leaves-the-loop-free", Sleepy, Passing),
     ("middleware/agents-stop", OwnEvent, PassingAgent),
     ("middleware/rollouts-live", LosesState, PassingRollout),
 ]

@@ -12,6 +12,7 @@ from miles_core.testing.kit.check import Grade, check, expect, fail
 from miles_core.testing.kit.living import SOON, cancelled, nothing_left, soon
 from miles_core.testing.kit.processes import children
 from miles_core.testing.kit.samples import sample_tasks
+from miles_core.testing.kit.stalls import expect_free_loop
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sampling import Sampling
 
@@ -100,6 +101,13 @@ async def errors_are_no_score(subject: ComponentSubject) -> None:
                 return
     scored = outcome.reward is not None
     expect(not scored, f"the endpoint answered 500, and its reward is {outcome.reward}", "raise: no verdict is not 0")
+
+
+@check("agent", Grade.GOLD, "while it runs, the event loop goes on: it is the driver's, which all attempts share")
+async def leaves_the_loop_free(subject: ComponentSubject) -> None:
+    agent: Agent = subject.build()
+    async with ScriptedChat(["3"]) as chat:
+        await expect_free_loop(lambda: agent.run(_episode(subject, chat)), "run")
 
 
 def _episode(subject: ComponentSubject, chat: ScriptedChat) -> Episode:

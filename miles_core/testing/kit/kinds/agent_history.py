@@ -21,7 +21,6 @@ from miles_core.types.task import Message
 SAID = (" Let me think:\n\n  is it *1*? ", "No.\tThen <answer> 2 </answer>\n", "\n- 3, or\n- 4 ")
 """Replies with what a careless program trims, and no answer to anything."""
 LIMIT = 20.0
-VALUES: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
 
 
 @check("agent", Grade.GOLD, "it sends the model's messages back as it received them")
@@ -65,7 +64,8 @@ class _Said:
 
 def _call(function: Mapping[str, Any]) -> dict[str, Any]:
     fields = function.get("parameters", {}).get("properties", {})
-    arguments = {name: VALUES.get(str(schema.get("type")), "1") for name, schema in fields.items()}
+    values = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+    arguments = {name: values.get(str(schema.get("type")), "1") for name, schema in fields.items()}
     text = json.dumps(arguments, indent=1)
     return {"id": "call-1", "type": "function", "function": {"name": function["name"], "arguments": text}}
 

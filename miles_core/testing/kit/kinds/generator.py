@@ -16,6 +16,7 @@ from miles_core.testing.fakes.scripted_engine import ScriptedEngine
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import cancelled, nothing_left, settle, soon
 from miles_core.testing.kit.samples import renderable_tasks, snapshot
+from miles_core.testing.kit.stalls import expect_free_loop
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sampling import Sampling
 from miles_core.types.sequence import Sequence
@@ -119,6 +120,12 @@ async def cancels(subject: ComponentSubject) -> None:
         await settle()
     running = (await engine.stats()).running
     expect(not running, f"{running} requests still run in the engine", "await requests, do not detach them")
+
+
+@check("generator", Grade.GOLD, "while it works, the event loop goes on: it is the driver's, which all attempts share")
+async def leaves_the_loop_free(subject: ComponentSubject) -> None:
+    generator, attempt = _generator(subject), make_attempt(renderable_tasks(subject, 1)[0])
+    await expect_free_loop(lambda: _generate(generator, attempt, ScriptedEngine()), "generate")
 
 
 def _generator(subject: ComponentSubject) -> Generator:

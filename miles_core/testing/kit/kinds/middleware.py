@@ -24,6 +24,7 @@ from miles_core.testing.fakes.makers import make_task, make_trajectory
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import SOON, cancelled, nothing_left, settle, soon
 from miles_core.testing.kit.samples import snapshot
+from miles_core.testing.kit.stalls import expect_free_loop
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.sampling import Sampling
 from miles_core.types.trajectory import Trajectory
@@ -155,6 +156,12 @@ async def passes_cancellation(subject: ComponentSubject) -> None:
     expect(inner.ended_early, "the inner one was not cancelled", "await it, do not detach it")
     inner.hangs = False
     await soon(_call(layer, wrapped, 0), "a call after cancelled ones", "give back what a cancelled call holds")
+
+
+@check("middleware", Grade.GOLD, "while a call goes through it, the event loop goes on")
+async def leaves_the_loop_free(subject: ComponentSubject) -> None:
+    layer, wrapped, _ = _wrapped(subject)
+    await expect_free_loop(lambda: _call(layer, wrapped, 0), "a call through it")
 
 
 @check("middleware", Grade.GOLD, "an agent inside it still ends soon after `cancelled` is set")

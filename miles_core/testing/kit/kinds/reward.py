@@ -11,6 +11,7 @@ from dataclasses import replace
 from miles_core.contracts.rollout import Reward
 from miles_core.testing.kit.check import Grade, check, expect
 from miles_core.testing.kit.samples import group_of, sample_groups, sample_tasks, snapshot
+from miles_core.testing.kit.stalls import expect_free_loop
 from miles_core.testing.kit.subject import ComponentSubject
 from miles_core.types.trajectory import Group, Score, Status
 
@@ -84,6 +85,13 @@ async def failed_attempts(subject: ComponentSubject) -> None:
             expect(str(error), f"it raises {type(error).__name__} without a word", "say what the task lacks")
         else:
             _expect_scores(scores, group)
+
+
+@check("reward", Grade.GOLD, "while it scores, the event loop goes on: it is the driver's, which all attempts share")
+async def leaves_the_loop_free(subject: ComponentSubject) -> None:
+    reward: Reward = subject.build()
+    group = max(sample_groups(subject), key=lambda each: len(each.trajectories))
+    await expect_free_loop(lambda: reward.score(group), "score")
 
 
 async def _scores(reward: Reward, group: Group) -> Scores:
