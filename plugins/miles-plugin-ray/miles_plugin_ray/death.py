@@ -17,10 +17,10 @@ _DETAIL = re.compile(r"Worker exit detail: (.*?)(?:\n|$)")
 
 
 def how_it_ended(error: RayError) -> str:
-    """One line or two."""
-    text = str(error)
+    """A sentence or two."""
+    text = str(error).strip()
     found = _DETAIL.search(text)
-    words = found.group(1).partition(" Some common causes")[0] if found else text
+    words = found.group(1).partition(" Some common causes")[0] if found else text.rpartition("\n")[2]
     return words.strip() or type(error).__name__
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError
+from ray.exceptions import RayError
 
 from miles_core import BuildContext, Call, Cancel, ComponentRef, PendingCalls, RunError, WorkerDied
 from miles_plugin_ray.cargo import pack, unpack
 from miles_plugin_ray.death import how_it_ended, words_of
+from miles_plugin_ray.process_end import see_end
 from miles_plugin_ray.workplace import Arrival, Instructions
 
 
@@ -49,9 +50,22 @@ class RayHandle:
         return self._arrival.pid
 
     async def open(self, told: Instructions, ref: ComponentRef, context: BuildContext, seconds: float) -> None:
-        """Wait for the process, send what to build, and wait until it is built. Raises what building raised."""
+        """Wait for the process, send what to build, and wait until it is built. Raises what building raised; then the
+        process is ended, and its place is free."""
         try:
-            self._arrival = await asyncio.wait_for(self._actor.prepare.remote(told), seconds)
+            self._arrival = await self._arrive(told, seconds)
+            self._reading = asyncio.create_task(self._read(), name=f"replies of {self._name}")
+            self._actor.take.remote(next(self._places), pack([ref, context]))
+            await self._calls.built()
+        except BaseException:
+            self.kill()
+            if self._reading is None:
+                self._left()
+            raise
+
+    async def _arrive(self, told: Instructions, seconds: float) -> Arrival:
+        try:
+            arrival: Arrival = await asyncio.wait_for(self._actor.prepare.remote(told), seconds)
         except TimeoutError as error:
             raise RunError(
                 f"the process of worker {self._name!r} did not start within {seconds:g} s",
@@ -63,9 +77,7 @@ class RayHandle:
                 f"the process of worker {self._name!r} could not start: {how_it_ended(error)}",
                 mend="every machine of the cluster needs the same miles packages: pip install miles-plugin-ray there",
             ) from error
-        self._reading = asyncio.create_task(self._read(), name=f"replies of {self._name}")
-        self._actor.take.remote(next(self._places), pack([ref, context]))
-        await self._calls.built()
+        return arrival
 
     async def call(self, method: str, *args: Any) -> Any:
         return await self._calls.call(method, args)
@@ -89,7 +101,12 @@ class RayHandle:
         if self._reading is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._reading, self._grace)  # ends when Ray knows that the process is gone
-        self._calls.bury(WorkerDied(f"worker {self._name!r} was closed"))
+        self._calls.bury(self._closed())
+        if self._arrival is not None and self._arrival.node == ray.get_runtime_context().get_node_id():
+            await see_end(self._arrival.pid, self._grace)  # Ray calls it dead a moment before it is
+
+    def _closed(self) -> WorkerDied:
+        return WorkerDied(f"worker {self._name!r} was closed")
 
     def _send(self, messages: list[Call | Cancel]) -> None:
         cargo = pack(messages)
@@ -99,14 +116,17 @@ class RayHandle:
         try:
             async for reference in self._actor.replies.remote():
                 self._calls.answer(unpack(await reference))
-        except (RayActorError, GetTimeoutError, RayError) as error:
+        except RayError as error:
             await self._bury(error)
         finally:
             self._left()
 
     async def _bury(self, error: RayError) -> None:
+        if self._closing is not None:
+            self._calls.bury(self._closed())
+            return
         node = self._arrival.node if self._arrival else ""
-        words = "" if self._closing else await asyncio.to_thread(words_of, self._log, node)
+        words = await asyncio.to_thread(words_of, self._log, node)
         self._calls.bury(
             WorkerDied(
                 f"worker {self._name!r} died while it was needed: {how_it_ended(error)}{words}",

@@ -30,6 +30,7 @@ def main() -> None:
     answer, settings = int(sys.argv[1]), json.loads(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle; it closes our standard input
     folder = tempfile.mkdtemp(prefix="miles-ray-", dir="/tmp")
+    os.chdir(folder)  # where the driver was may be deleted while Ray still starts processes there
     try:
         _serve(answer, settings, folder)
     finally:

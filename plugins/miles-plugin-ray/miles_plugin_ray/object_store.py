@@ -56,7 +56,7 @@ class ObjectStoreTransport:
             references.append(ray.put([tensor.data for tensor in bucket]))
             objects.append([_entry(tensor.info) for tensor in bucket])
         self._sent.add(version)
-        ray.get(self._shelf.keep.remote(version, references))
+        ray.get(self._shelf.keep.remote(version, references), timeout=self._seconds)
         cluster = {"address": ray.get_runtime_context().gcs_address, "token": own_token.in_use()}
         address = {"cluster": cluster, "shelf": self._shelf_name, "version": version, "objects": objects}
         return Delivery(Form.TENSORS, NAME, address)
@@ -64,7 +64,7 @@ class ObjectStoreTransport:
     def release(self, version: int) -> None:
         if version in self._sent:
             self._sent.discard(version)
-            ray.get(self._shelf.drop.remote(version))
+            ray.get(self._shelf.drop.remote(version), timeout=self._seconds)
 
     def receive(self, delivery: Delivery) -> Iterator[WireTensor]:
         address = delivery.address
@@ -121,5 +121,5 @@ def _in_a_cluster(cluster: Mapping[str, str] | None = None) -> None:
     if ray.is_initialized():
         return
     address, token = (cluster["address"], cluster["token"]) if cluster else (None, "")
-    connection = Connection(address, Size(1), JOIN_SECONDS, own_token.by_file(token))
+    connection = Connection(address, Size(1), JOIN_SECONDS, own_token.by_url(token))
     atexit.register(connection.close)

@@ -65,4 +65,6 @@ class ObjectStoreOptions(Options):
     bucket_mib: PositiveInt = Field(
         default=512, description="MiB of tensors in one object; a larger tensor has an object of its own"
     )
-    seconds: float = Field(default=300.0, gt=0, description="how long an engine waits for one object")
+    seconds: float = Field(
+        default=300.0, gt=0, description="how long the trainer waits for the store, and an engine for one object"
+    )

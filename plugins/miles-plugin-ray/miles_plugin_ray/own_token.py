@@ -16,6 +16,8 @@ from pathlib import Path
 MODE, PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"
 _USERS = (MODE, PATH, "RAY_AUTH_TOKEN")
 
+_FILE = "file://"
+
 _set_here = False
 
 
@@ -23,17 +25,17 @@ def of_this_process() -> Mapping[str, str]:
     """What the processes of a cluster of our own are given. Nothing when the person has settings of their own."""
     if not _set_here and any(name in os.environ for name in _USERS):
         return {}
-    return by_file(str(Path(_folder().name) / "token"))
-
-
-def by_file(path: str) -> Mapping[str, str]:
-    """The environment of a process that uses the token in this file; empty for the path ""."""
-    return {MODE: "token", PATH: path} if path else {}
+    return {MODE: "token", PATH: str(Path(_folder().name) / "token")}
 
 
 def in_use() -> str:
-    """The file of the token that this process uses, "" for none that was set here."""
-    return os.environ.get(PATH, "") if _set_here else ""
+    """Where other processes of this user find the token that this one uses, as a URL; "" for none of our own."""
+    return _FILE + os.environ[PATH] if _set_here else ""
+
+
+def by_url(url: str) -> Mapping[str, str]:
+    """The environment of a process that uses the token at `in_use()` of another."""
+    return {MODE: "token", PATH: url.removeprefix(_FILE)} if url else {}
 
 
 def use(environment: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from miles_core import Component, hookimpl
 
-SMALL = {"cpus": 2, "object_store_mib": 80}
+SMALL = {"cpus": 1, "object_store_mib": 80, "cpus_per_engine": 0.25, "cpus_per_trainer": 0.25}
 """A cluster that starts on the smallest machine."""
 
 

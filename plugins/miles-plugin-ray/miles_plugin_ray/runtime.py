@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +133,7 @@ class RayRuntime:
                     with contextlib.suppress(Exception):
                         self._connection = await joining
                     raise
+                _take_back_signals()
             return self._connection
 
     def _environment(self) -> Mapping[str, str]:
@@ -149,6 +152,14 @@ class RayRuntime:
 
 def _as_cause(error: BaseException) -> BaseException:
     return error if isinstance(error, Exception) else RunError("the runtime was closed before the worker had a place")
+
+
+def _take_back_signals() -> None:
+    """Ray handles SIGTERM by printing a stack and dying; the driver's own way of ending is put back."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+        signal.siginterrupt(signal.SIGTERM, False)  # as an event loop wants it
 
 
 def _processors() -> int:
