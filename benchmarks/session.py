@@ -9,6 +9,8 @@ keeps what was sampled, and answers. Calls alternate, so a busy machine slows bo
 difference of the percentiles.
 
     latency   one client in a conversation of 20 turns after the other; then 64 at a time
+    cpu       user + system time that the serving process spends on one of those calls: it hardly depends on what else
+              the machine does, as latency does
     work      tokens that the renderer made at turn t of one conversation, and the length of its history
     alive     1 000 sessions open at once, each asked twice, and all of them collected
     memory    bytes that a session keeps for each token of its conversation, messages included (tracemalloc)
@@ -19,11 +21,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
 import tracemalloc
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import aiohttp
 import numpy as np
@@ -142,6 +146,18 @@ class Clients:
         assert answer.status == 200, told
         return time.perf_counter() - begun, told["choices"][0]["message"]
 
+    async def one_sided(self, bare: bool, conversations: int) -> int:
+        """Whole conversations with one side alone; how many calls that was."""
+        for _ in range(conversations):
+            session = await self.operator("POST", "/sessions")
+            url, key = (self.facts["bare"], "none") if bare else (session["base_url"], session["api_key"])
+            messages: list = []
+            for turn in range(TURNS):
+                messages.append({"role": "user", "content": f"{turn}: {QUESTION}"})
+                messages.append((await self.call(url, key, messages))[1])
+            await self.operator("DELETE", f"/sessions/{session['id']}")
+        return conversations * TURNS
+
     async def conversation(self, turns: int) -> tuple[list[float], list[float]]:
         """Seconds of each turn, with a session and bare, in turn."""
         session = await self.operator("POST", "/sessions")
@@ -179,6 +195,25 @@ async def latency(clients: Clients, rounds: int, at_once: int) -> list[Line]:
         aim = {"aim": f"< {AIM_MS:g}", "ok": added < AIM_MS} if aimed else {}
         lines.append(Line(f"{who}, p{percent}: added", added, "ms", **aim))
     return lines
+
+
+def cpu_seconds(pid: int) -> float:
+    """User + system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def cpu(clients: Clients, pid: int, conversations: int) -> list[Line]:
+    spent = []
+    for bare in (True, False):
+        before = cpu_seconds(pid)
+        calls = await clients.one_sided(bare, conversations)
+        spent.append((cpu_seconds(pid) - before) / calls * 1000)
+    return [
+        Line("CPU of a call: bare proxy", spent[0], "ms"),
+        Line("CPU of a call: session", spent[1], "ms"),
+        Line("CPU of a call: added", spent[1] - spent[0], "ms"),
+    ]
 
 
 async def alive(clients: Clients, count: int) -> list[Line]:
@@ -257,12 +292,13 @@ async def memory(sessions: int, turns: int = 10) -> list[Line]:
     ]
 
 
-async def measure(quick: bool, facts: dict[str, str]) -> list[Line]:
+async def measure(quick: bool, facts: dict[str, str], pid: int) -> list[Line]:
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as http:
         clients = Clients(http, facts)
         lines = await latency(clients, 3 if quick else 40, 1)
         lines += await latency(clients, 1 if quick else 3, 64)
+        lines += await cpu(clients, pid, 5 if quick else 60)
         lines += await alive(clients, 50 if quick else 1000)
     return [*lines, *await work(), *await memory(20 if quick else 200)]
 
@@ -278,7 +314,7 @@ def main() -> int:
         return 0
     child = subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True)
     try:
-        lines = asyncio.run(measure(options.quick, json.loads(child.stdout.readline())))
+        lines = asyncio.run(measure(options.quick, json.loads(child.stdout.readline()), child.pid))
     finally:
         child.kill()
         child.wait()

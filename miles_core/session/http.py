@@ -58,7 +58,7 @@ class SessionApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        path = request.url.path.rstrip("/")
+        path = scope["path"].rstrip("/")
         dialect = _dialect(path, request)
         begun = False
 
