@@ -8,9 +8,10 @@ The variable MILES_PLUGINS_ALLOWED names a TOML file:
     milesfile = "*"                           # prototypes beside recipes; or the sha256 of one file
 
 A plugin that is enabled and not listed is refused with exit code 3, and nothing of it is imported. The core is always
-allowed. A hash pins the list of the wheel's files and their checksums; `miles plugins verify` compares the files
-themselves. An editable installation has no such list of its code, so only "*" admits it. The list guards against
-mistakes, not against a user who can change the variable: code that a recipe names as `module:attr` is not a plugin.
+allowed. A hash pins the list of the wheel's files and their checksums, and the files themselves are compared with it
+before any is imported. An editable installation has no such list of its code, so only "*" admits it. The list guards
+against mistakes, not against a user who can change the variable: code that a recipe names as `module:attr` is no
+plugin.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from miles_core.errors import Problem, RequestError
 from miles_core.host.archive import read_member
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import InstalledPlugin
+from miles_core.host.verify import verify
 
 VARIABLE = "MILES_PLUGINS_ALLOWED"
 _ANY, _HASH = "*", "sha256:"
@@ -50,9 +52,17 @@ class AllowList:
             return Problem(what, self.file, f"install {name} from a wheel")
         found = _digest(plugin)
         if f"{_HASH}{found}" == wanted.lower():
-            return None
+            return self._altered(plugin) if plugin.distribution else None
         what = f"plugin {plugin.title} has another hash than the allow-list's: {found or 'none'}"
         return Problem(what, self.file, f"install the admitted {name}, or ask whoever keeps the list")
+
+    def _altered(self, plugin: InstalledPlugin) -> Problem | None:
+        """The files of a plugin whose RECORD is admitted, against that RECORD."""
+        said = verify(plugin).sentence
+        if not said:
+            return None
+        what = f"plugin {plugin.title} has the admitted RECORD but other files: {said}"
+        return Problem(what, self.file, f"pip install --force-reinstall {plugin.distribution}=={plugin.version}")
 
 
 def read_allowed(environ: Mapping[str, str]) -> AllowList | None:

@@ -66,7 +66,16 @@ def differences(first: Lock, second: Lock, *, options: bool = False) -> list[Dif
 
 def drift(locked: Lock, here: Lock) -> list[Problem]:
     """`differences` as the problems of a run that must use the locked set."""
-    return [Problem(each.sentence("in the lock", "here")) for each in differences(locked, here)]
+    wheels = {plugin.label: plugin.name for plugin in here.plugins if plugin.distribution and not plugin.editable}
+    return [
+        Problem(each.sentence("in the lock", "here"), mend=_look(wheels.get(each.plugin, ""), each.field))
+        for each in differences(locked, here)
+    ]
+
+
+def _look(wheel: str, field: str) -> str:
+    """Installed files of one wheel that are not the same were altered after it was installed, here or there."""
+    return f"`miles plugins verify {wheel}` says which files were altered" if wheel and field == "code" else ""
 
 
 def _of_plugin(first: LockedPlugin, second: LockedPlugin, options: bool) -> list[Difference]:
@@ -76,7 +85,8 @@ def _of_plugin(first: LockedPlugin, second: LockedPlugin, options: bool) -> list
     elif first.editable != second.editable:
         pairs.append(("installation", _installation(first), _installation(second)))
     elif not (first.editable and first.distribution):
-        pairs.append(("files", first.record, second.record))
+        altered = first.record == second.record and first.code and second.code
+        pairs.append(("code", first.code, second.code) if altered else ("files", first.record, second.record))
     elif first.code and second.code:
         if first.code != second.code:
             pairs.append(("code", _code(first), _code(second)))

@@ -14,6 +14,7 @@ from miles_core.errors import RequestError
 from miles_core.hookspecs import HOOK_API_VERSION
 from miles_core.host.scan import InstalledPlugin
 from miles_core.host.source import code_digest, package_folder, record_hash, working_tree
+from miles_core.host.verify import installed_digest
 
 FORMAT_VERSION = 2
 READABLE = (1, 2)
@@ -25,7 +26,8 @@ class LockedPlugin:
 
     record    sha256 of the wheel's RECORD file ("" where there is none); of research code, of its source file
     editable  installed from a source folder: `record` says nothing of its code, `code` and `commit` do
-    code      sha256 over the files of an editable plugin's package
+    code      sha256 over the files of an editable plugin's package, or over those that a wheel installed, as they are
+              ("" in older locks of wheels, and of research code)
     commit    what its git checkout was at ("" without git); `dirty`: its package differed from that
     options   sha256 of the options that the recipe gives to the plugin's components ("" when it uses none)
     hook_api  the hook API that the plugin declares, "" when it declares none
@@ -82,17 +84,20 @@ def lock_options(line: LockedPlugin, options: Iterable[tuple[str, Mapping[str, A
 
 
 def lock_code(lines: Sequence[LockedPlugin], plugins: Sequence[InstalledPlugin]) -> tuple[LockedPlugin, ...]:
-    """The lines with what can be told of the code of editable ones: its digest, its commit and whether it was changed.
+    """The lines with what can be told of the code of each: its digest and, of an editable one, its commit and whether
+    it was changed.
 
-    Asks git, so it is called once, when a run starts.
+    Reads every file and asks git, so it is called once, when a run starts.
     """
-    editable = {(each.distribution, each.name): each for each in plugins if each.editable and each.distribution}
-    return tuple(_with_code(line, editable.get((line.distribution, line.name))) for line in lines)
+    packaged = {(each.distribution, each.name): each for each in plugins if each.distribution}
+    return tuple(_with_code(line, packaged.get((line.distribution, line.name))) for line in lines)
 
 
 def _with_code(line: LockedPlugin, plugin: InstalledPlugin | None) -> LockedPlugin:
     if plugin is None:
         return line
+    if not plugin.editable:
+        return replace(line, code=installed_digest(plugin))
     folder, tree = package_folder(plugin), working_tree(plugin)
     code = code_digest(Path(folder)) if folder else ""
     return replace(line, code=code, commit=tree.commit if tree else "", dirty=tree is not None and bool(tree.changed))

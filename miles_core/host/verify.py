@@ -36,6 +36,12 @@ class Verification:
     def differs(self) -> bool:
         return bool(self.missing or self.altered or self.extra)
 
+    @property
+    def sentence(self) -> str:
+        """In what the files differ from the RECORD; "" when they do not."""
+        found = {"altered": self.altered, "missing": self.missing, "not in its RECORD": self.extra}
+        return "; ".join(f"{', '.join(names)} {how}" for how, names in found.items() if names)
+
 
 def verify(plugin: InstalledPlugin) -> Verification:
     """Hash every file of the RECORD again, and look for files in the plugin's package that it does not list."""
@@ -52,16 +58,48 @@ def verify(plugin: InstalledPlugin) -> Verification:
         listed.add((root / name).resolve())
         if name.endswith(".pyc"):
             continue
-        try:
-            content = (root / name).read_bytes()
-        except OSError:
+        content = _content(root / name)
+        if content is None:
             missing.append(name)
-            continue
-        if checksum:
+        elif checksum:
             compared += 1
             if not _matches(content, checksum):
                 altered.append(name)
     return Verification(plugin, compared, tuple(missing), tuple(altered), tuple(_extra(plugin, root, listed)))
+
+
+def installed_digest(plugin: InstalledPlugin) -> str:
+    """sha256 over names and contents of what a wheel installed, as they are now: the files that its RECORD lists and
+    those that lie in its package, without bytecode, scripts and what installers write themselves. "" when nobody can
+    tell which files these are."""
+    digest = hashlib.sha256()
+    files = _installed_files(plugin)
+    for name, content in files:
+        said = "absent" if content is None else str(len(content))
+        digest.update(f"{name}\0{said}\0".encode())
+        digest.update(content or b"")
+    return digest.hexdigest() if files else ""
+
+
+def _installed_files(plugin: InstalledPlugin) -> list[tuple[str, bytes | None]]:
+    root, metadata = Path(plugin.location).parent, Path(plugin.location).name
+    later = {f"{metadata}/{name}" for name in WRITTEN_LATER}
+    if root.is_file():
+        with zipfile.ZipFile(root) as opened:
+            return [(name, opened.read(name)) for name in sorted({*opened.namelist()} - later)]
+    record = Path(plugin.location, "RECORD")
+    names = {name for name, _ in _lines(record.read_text(encoding="utf-8"))} if record.is_file() else set()
+    package = package_folder(plugin)
+    names |= {file.relative_to(root).as_posix() for file in code_files(Path(package))} if package else set()
+    own = (name for name in sorted(names - later) if not name.endswith(".pyc") and not name.startswith(("../", "/")))
+    return [(name, _content(root / name)) for name in own]
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None
 
 
 def _extra(plugin: InstalledPlugin, root: Path, listed: set[Path]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -52,8 +53,8 @@ class SitePackages:
         lines += ["", "[miles.hook_api]", f"{hook_api} = {stem}"] if hook_api else []
         (folder / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
         if not egg:
-            digest = hashlib.sha256(metadata.encode()).hexdigest()
-            (folder / "RECORD").write_text(f"{folder.name}/METADATA,sha256={digest},{len(metadata)}\n")
+            named = [_recorded(folder, file) for file in ("METADATA", "entry_points.txt")]
+            (folder / "RECORD").write_text("".join([*named, f"{folder.name}/RECORD,,\n"]))
         return folder
 
     def plugin(
@@ -71,3 +72,10 @@ class SitePackages:
             requires=requires,
             hook_api=hook_api,
         )
+
+
+def _recorded(folder: Path, name: str) -> str:
+    """A line of RECORD: file, checksum, size."""
+    content = (folder / name).read_bytes()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return f"{folder.name}/{name},sha256={digest},{len(content)}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import sys
 from pathlib import Path
@@ -181,6 +182,23 @@ def test_a_hash_admits_one_record_only(site: SitePackages, allow: Path) -> None:
     record.write_text(record.read_text() + "more.py,,\n")
     (refusal,) = decide(scan(), ["x"]).refusals
     assert "has another hash than the allow-list's" in refusal.problem.what
+
+
+def test_a_hash_does_not_admit_files_that_were_altered_after_installing(site: SitePackages, allow: Path) -> None:
+    info = site.plugin("x", NEVER)
+    module, lines = site.folder / "miles_plugin_x.py", (info / "RECORD").read_text()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(module.read_bytes()).digest()).rstrip(b"=").decode()
+    (info / "RECORD").write_text(f"{lines}miles_plugin_x.py,sha256={digest},1\n")
+    admitted = hashlib.sha256((info / "RECORD").read_bytes()).hexdigest()
+    allow.write_text(f'[allowed]\nmiles-plugin-x = "sha256:{admitted}"\n')
+    assert not decide(scan(), ["x"]).refusals
+    module.write_text(NEVER + "  # by somebody\n")
+    (refusal,) = decide(scan(), ["x"]).refusals
+    assert refusal.broken and "other files: miles_plugin_x.py altered" in refusal.problem.what
+    assert refusal.problem.where == str(allow) and "miles-plugin-x==1.0" in refusal.problem.mend
+    module.unlink()
+    (refusal,) = decide(scan(), ["x"]).refusals
+    assert "miles_plugin_x.py missing" in refusal.problem.what
 
 
 def test_a_hash_says_nothing_of_an_editable_installation() -> None:

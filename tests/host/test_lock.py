@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +109,57 @@ def test_the_code_of_an_editable_plugin_is_locked_with_its_commit(tmp_path: Path
     git("commit", "-qam", "second")
     assert not locked().dirty and locked().code == edited.code
     assert drift(lock(edited), lock(locked())) == []  # the same code, by another name
+
+
+def wheel(site: SitePackages) -> Path:
+    """A plugin as pip installs a wheel; the file of its code."""
+    module = site.module("miles_plugin_w.plugin", "A = 1\n")
+    info = site.distribution("miles-plugin-w", plugins={"w": "miles_plugin_w.plugin"})
+    files = [site.folder / "miles_plugin_w" / "__init__.py", module]
+    lines = [f"{file.relative_to(site.folder)},sha256=x,{file.stat().st_size}\n" for file in files]
+    (info / "RECORD").write_text("".join([*lines, f"{info.name}/RECORD,,\n", "../../bin/w,sha256=x,1\n"]))
+    return module
+
+
+def of_wheel(site: SitePackages) -> LockedPlugin:
+    plugins = scan([str(site.folder)]).plugins
+    return lock_code([lock_plugin(plugin) for plugin in plugins], plugins)[0]
+
+
+@pytest.mark.parametrize("how", ["edited", "deleted", "added"])
+def test_a_wheel_whose_files_were_altered_is_another_one(tmp_path: Path, how: str) -> None:
+    module = wheel(SitePackages(tmp_path / "site"))
+    first = of_wheel(SitePackages(tmp_path / "site"))
+    (tmp_path / "site/miles_plugin_w-1.0.dist-info/INSTALLER").write_text("another\n")
+    (module.parent / "__pycache__").mkdir()
+    (module.parent / "__pycache__" / "plugin.cpython-311.pyc").write_bytes(b"0")
+    assert of_wheel(SitePackages(tmp_path / "site")) == first and first.code
+    if how == "edited":
+        module.write_text("A = 2\n")
+    elif how == "deleted":
+        module.unlink()
+    else:
+        module.with_name("plugin.cpython-311-x86_64-linux-gnu.so").write_bytes(b"0")
+    altered = of_wheel(SitePackages(tmp_path / "site"))
+    assert altered.record == first.record
+    [problem] = drift(lock(first), lock(altered))
+    assert "plugin w (miles-plugin-w) has the code" in problem.what and "plugins verify w" in problem.mend
+    assert drift(lock(replace(first, code="")), lock(altered)) == []  # a lock of before, which could not tell
+
+
+def test_a_wheel_in_an_archive_is_locked_by_its_files(tmp_path: Path) -> None:
+    def archived(source: str) -> LockedPlugin:
+        file = tmp_path / f"{len(source)}" / "w-1.0-py3-none-any.whl"
+        file.parent.mkdir()
+        with zipfile.ZipFile(file, "w") as opened:
+            opened.writestr("miles_plugin_w.py", source)
+            opened.writestr("w-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: w\nVersion: 1.0\n")
+            opened.writestr("w-1.0.dist-info/entry_points.txt", "[miles.plugins]\nw = miles_plugin_w\n")
+            opened.writestr("w-1.0.dist-info/RECORD", "miles_plugin_w.py,sha256=x,5\n")
+        plugins = scan([str(file)]).plugins
+        return lock_code([lock_plugin(plugin) for plugin in plugins], plugins)[0]
+
+    assert drift(lock(archived("A = 1")), lock(archived("A = 22")))
 
 
 def test_options_are_locked_whatever_their_order() -> None:
