@@ -70,7 +70,8 @@ def test_an_option_may_not_have_the_name_of_a_key_of_the_recipe(
 ) -> None:
     add(kitchen, f"from miles_core import Options\nfrom pydantic import Field\nclass Mine(Options):\n    {option}\n",
         hook, kind)  # fmt: skip
-    said = refused(kitchen, section, "[{use: mine}]" if section == "rewards" else "{use: mine}")
+    texts = {"rewards": "[{use: mine}]", "generator": "{use: mine, sampling: {max_new_tokens: 8}}"}
+    said = refused(kitchen, section, texts.get(section, "{use: mine}"))
     name = "weight" if "alias" in option else option.partition(":")[0]
     assert f"has the option {name!r}, which is a key of the recipe's own" in said
     assert f"of {kind} 'mine'" in said and "mend: rename it" in said
