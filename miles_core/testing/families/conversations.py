@@ -83,6 +83,7 @@ def _conversation(rng: random.Random) -> Said:
 def _calling(rng: random.Random, start: int, count: int) -> tuple[Message, int]:
     made = []
     for number in range(start, start + count):
+        arguments: dict[str, object]
         if rng.random() < 0.5:
             name, arguments = "add", {"a": rng.randint(-9, 99), "b": rng.randint(0, 9)}
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +18,7 @@ from miles_core.contracts.model import Renderer
 from miles_core.errors import RequestError
 from miles_core.loop.assemble import assemble
 from miles_core.loop.record import Recorder
-from miles_core.observe.runs import RunFolder
+from miles_core.observe.folder import RunFolder
 from miles_core.recipe.resolved import Plan
 from miles_core.session.attach import Linear
 from miles_core.session.collect import sequences
@@ -82,7 +83,7 @@ async def _converse(tally: Tally, renderer: Renderer, engine: EngineClient, cont
         node = core.commit(pending, request, result)
         (sequence,) = sequences((node,))
         tally.note(
-            _agrees(sequence, log), lambda t=turn: f"conversation {number}, turn {t}: tokens differ from the log"
+            _agrees(sequence, log), partial("conversation {}, turn {}: tokens differ from the log".format, number, turn)
         )
         if result.finish is Finish.LENGTH:
             break
@@ -121,4 +122,4 @@ def _agrees(sequence: Sequence, log: list[Exchange]) -> bool:
         if tokens[:stop] != prompt + answer or tuple(sequence.logprobs[start:stop].tolist()) != logprobs:
             return False
         mask[start:stop] = [True] * len(answer)
-    return mask == sampled
+    return bool(mask == sampled)

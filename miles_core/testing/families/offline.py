@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,9 +101,7 @@ def _read_back(tally: Tally, renderer: Renderer, said: Said, done: Played) -> No
             tally.skip("the format keeps no white space at the ends of an argument")
             continue
         good = parsed.complete and (wanted == found or _written_again(renderer, said, turn, parsed.message))
-        tally.note(
-            good, lambda w=wanted, f=found, t=turn: f"{w} is read as {f} from {renderer.decode(t.sampled)!r:.200}"
-        )
+        tally.note(good, partial(_misread, renderer, turn, wanted, found))
 
 
 def _any_tokens(tally: Tally, renderer: Renderer, played: Sequence[tuple[Said, Played]], pool: Sequence[int]) -> None:
@@ -120,7 +119,7 @@ def _any_tokens(tally: Tally, renderer: Renderer, played: Sequence[tuple[Said, P
         except Exception as error:  # whatever it raises here is a fault
             tally.fail(f"after {sampled.tolist()}: {type(error).__name__}: {error}")
         else:
-            tally.note(good, lambda s=sampled, p=parsed: f"{s.tolist()} is read as {p}")
+            tally.note(good, partial("{} is read as {}".format, sampled.tolist(), parsed))
 
 
 def _essence(message: Message) -> dict[str, Any]:
@@ -129,6 +128,10 @@ def _essence(message: Message) -> dict[str, Any]:
     ]
     content, reasoning = message.get("content") or "", message.get("reasoning_content") or ""
     return {"content": content.strip(), "reasoning": reasoning.strip(), "calls": calls}
+
+
+def _misread(renderer: Renderer, turn: Turn, wanted: Any, found: Any) -> str:
+    return f"{wanted} is read as {found} from {renderer.decode(turn.sampled)!r:.200}"
 
 
 def _stripped(essence: Mapping[str, Any]) -> Any:

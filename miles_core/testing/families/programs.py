@@ -265,9 +265,7 @@ class Harness:
         """The longest conversation that these messages begin with, the newest of equals."""
         known = self.known if not self.linear else self._line(messages)
         began = [
-            each
-            for each in known
-            if len(each.messages) < len(messages) and all(map(_same, each.messages, messages))
+            each for each in known if len(each.messages) < len(messages) and all(map(_same, each.messages, messages))
         ]
         longest = max((len(each.messages) for each in began), default=0)
         return next((each for each in reversed(began) if len(each.messages) == longest), None)
