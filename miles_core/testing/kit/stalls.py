@@ -23,8 +23,8 @@ async def expect_free_loop(work: Callable[[], Awaitable[Any]], what: str) -> Non
         stalls.append(await longest_stall(work))
     expect(
         min(stalls) < LONGEST,
-        f"while {what} works, nothing else does for {min(stalls):.2f} s: it runs in the event loop of the driver, which "
-        "all attempts share",
+        f"while {what} works, nothing else does for {min(stalls):.2f} s: it runs in the event loop of the driver, "
+        "which all attempts share",
         "await what waits (`await asyncio.sleep`, an async client); give what blocks or computes to "
         "`await asyncio.to_thread(function, ...)`",
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 
 import pytest
 
 from miles_core.errors import RequestError
+from miles_core.hookspecs import events
 from miles_core.testing.installing import SitePackages
 from miles_core.testing.kit.check import CheckResult, Finding
+from miles_core.testing.kit.of_plugin.listening import made_up_run
 from miles_core.testing.kit.run import Examination, examine
 
 SOUND = """
@@ -193,6 +196,56 @@ def test_who_only_listens_registers_something(site: SitePackages):
     [examination] = examine("ear")
     [trial] = [trial for trial in examination.trials() if trial.check.id == "plugin/registers-something"]
     assert examination.attempt(trial).result is CheckResult.PASSED
+
+
+HEARS = """
+    from miles_core import Component, hookimpl
+
+    @hookimpl
+    def miles_step_finished(step, metrics):
+        assert metrics["time/step"] >= 0
+        {}
+
+    @hookimpl
+    def miles_evaluated(score, skipped):
+        assert skipped or score is not None
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "result", "words"),
+    [
+        ("print(step)", CheckResult.PASSED, ""),
+        ("raise LookupError('always')", CheckResult.FAILED, "miles_step_finished: LookupError: always"),
+        ("metrics['loss/mine'] + 1", CheckResult.FAILED, "KeyError: 'loss/mine'"),
+    ],
+)
+def test_event_hooks_are_told_of_a_run(site: SitePackages, line: str, result: CheckResult, words: str):
+    site.module("miles_plugin_ear.plugin", HEARS.format(line))
+    site.distribution("miles-plugin-ear", plugins={"ear": "miles_plugin_ear.plugin"}, requires=["miles-core"])
+    finding = attempted(examine("ear")[0], "plugin/hooks-hear-a-run")
+    assert finding.result is result, finding
+    assert words in finding.detail
+    assert result is CheckResult.PASSED or "plugin.py:" in finding.detail
+
+
+def test_who_hears_nothing_need_not_listen(sound: Examination):
+    assert attempted(sound, "plugin/hooks-hear-a-run").result is CheckResult.INAPPLICABLE
+
+
+def test_the_made_up_run_tells_every_event_with_every_fact(tmp_path: Path):
+    specs = {
+        name.removeprefix("miles_"): set(inspect.signature(spec).parameters)
+        for name, spec in vars(events).items()
+        if hasattr(spec, "miles_spec")
+    }
+    told = {name: {*facts, "run"} for name, facts in made_up_run(tmp_path)}
+    assert told == specs
+
+
+def attempted(examination: Examination, check_id: str) -> Finding:
+    [trial] = [trial for trial in examination.trials() if trial.check.id == check_id]
+    return examination.attempt(trial)
 
 
 def test_a_record_of_a_run_verifies_what_it_names(sound: Examination, site: SitePackages):
