@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -42,6 +43,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "/inference/v1/generate": TokenIn(),
 }
 COUNT = "/messages/count_tokens"
+NAMED = re.compile(r"/sessions/([^/]+)/")
 OURS = SessionFault(500, "internal_error", "the session server failed; its log says where")
 
 
@@ -125,12 +127,13 @@ class SessionApp:
         body = await _body(request, limit)
         metadata = body.get("metadata")
         inner = metadata.get("session_id") if isinstance(metadata, dict) else None
-        name = request.headers.get("x-session-id") or body.get("session_id") or inner
+        named = NAMED.search(request.url.path)
+        name = named[1] if named else request.headers.get("x-session-id") or body.get("session_id") or inner
         if name is None:
             raise bad_request(
                 "the operator's key opens any session, and the call names none",
                 code="session_not_named",
-                mend="send the header X-Session-ID or `session_id` in the body, or a session's own key",
+                mend="call …/sessions/NAME/v1, or send X-Session-ID or `session_id`, or a session's own key",
             )
         return self.operator.named(name), body
 

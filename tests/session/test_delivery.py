@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
 import time
 
@@ -13,9 +14,10 @@ import openai
 import pytest
 from serving import call, check_against_log, client_of, served, user
 
-from miles_core import SessionRules
-from miles_core.session.store import Limits
-from miles_core.testing import ScriptedEngine, make_attempt
+from miles_core import RealClock, SessionRules
+from miles_core.session.session import ChatRequest
+from miles_core.session.store import Limits, SessionStore
+from miles_core.testing import CharRenderer, ScriptedEngine, make_attempt
 
 PATIENT = Limits(beat_seconds=0.05)
 LONG = 1_000_000
@@ -155,3 +157,36 @@ async def test_a_client_that_leaves_a_stream_before_its_turn_is_sampled_cancels_
         assert not (await server.collect(address.api_key)).sequences
         while not server.store.faults["client_left"]:
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("policy", ["linear", "branching"])
+async def test_random_losses_leave_what_the_harness_believes(policy, seed):
+    """Turns are asked, asked again, lost, lost and found: what is trained on is the line that the harness knows of."""
+    rng, engine, clock = random.Random(seed), ScriptedEngine(context=10**6), RealClock()
+    store = SessionStore(engine, CharRenderer(), clock, 10**6, Limits(nodes=10**6))
+    session = store.find(store.open(make_attempt(), SessionRules(policy)))
+    history: tuple = ()
+    line, asked, lost = [], (), 0
+    for step in range(120):
+        what = rng.choice(["extend", "extend", "again", "lose", "lose again", "find"])
+        again = what in ("again", "lose again") and bool(asked)
+        messages = asked if again else (*history, user(f"{step} {rng.random()}"))
+        reply = await session.chat(ChatRequest(messages))
+        if what.startswith("lose"):
+            session.withdraw(reply)
+            lost += 1
+            continue
+        line = [*(line[:-1] if again else line), engine.log[-1]]
+        asked, history = messages, (*messages, reply.node.reply)
+        if what == "find":
+            session.withdraw(reply)  # the harness has it all the same, and goes on
+            asked = (*history, user("found"))
+            reply = await session.chat(ChatRequest(asked))
+            line.append(engine.log[-1])
+            history = (*asked, reply.node.reply)
+        if policy == "linear":
+            check_against_log(session.collect().sequences[0], line)
+    assert lost > 20
+    longest = max(session.collect().sequences, key=len)
+    check_against_log(longest, line)

@@ -55,19 +55,21 @@ async def test_a_session_from_its_opening_to_its_end():
             await chat(opened["base_url"], opened["api_key"], history)
 
 
-@pytest.mark.parametrize("where", ["header", "body", "metadata"])
+@pytest.mark.parametrize("where", ["header", "body", "metadata", "path"])
 async def test_the_operators_key_opens_the_session_that_a_call_names(where):
     engine = ScriptedEngine()
     named = {
         "header": {"extra_headers": {"X-Session-ID": "trace-1"}},
         "body": {"extra_body": {"session_id": "trace-1"}},
         "metadata": {"metadata": {"session_id": "trace-1"}},
+        "path": {},
     }[where]
     async with served(engine) as server:
         operator = server.operated(SAMPLING)
-        first = await chat(server.base_url, operator.key, [user("hi")], **named)
+        base = server.base_url.replace("/v1", "/sessions/trace-1/v1" if where == "path" else "/v1")
+        first = await chat(base, operator.key, [user("hi")], **named)
         history = [user("hi"), first.choices[0].message.model_dump(), user("so")]
-        await chat(server.base_url, operator.key, history, **named)
+        await chat(base, operator.key, history, **named)
         _, collected = await ask(server, operator.key, path="/sessions/trace-1/trajectory")
         assert collected["turns"] == 2
         with pytest.raises(openai.BadRequestError) as error:
@@ -75,7 +77,7 @@ async def test_the_operators_key_opens_the_session_that_a_call_names(where):
         assert error.value.code == "session_not_named"
         await ask(server, operator.key, "DELETE", "/sessions/trace-1")
         with pytest.raises(openai.APIStatusError) as gone:  # a name that has ended does not begin anew by itself
-            await chat(server.base_url, operator.key, history, **named)
+            await chat(base, operator.key, history, **named)
         assert gone.value.status_code == 410
         assert (await ask(server, operator.key, "POST", json={"name": "trace-1"}))[0] == 201
         assert (await ask(server, operator.key, "POST", json={"name": "trace-1"}))[0] == 409
