@@ -86,7 +86,8 @@ class Runtime(Protocol):
     """Where processes live."""
 
     async def start(self, ref: ComponentRef, context: BuildContext) -> Handle:
-        """Build the component in a process of its own and return when it is ready."""
+        """Build the component in a process of its own and return when it is ready. What starts in one tick of the
+        event loop may be placed together, all of it or none."""
         ...
 
     async def close(self) -> None:

@@ -91,14 +91,20 @@ class LocalHandle:
             write_frame(self._writer, messages)
 
     async def _read(self) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        how = ""
+        try:
             while True:
                 self._calls.answer(await read_frame(self._reader))
-        await self._bury()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # it is gone
+        except Exception as error:  # a reply that cannot be read here: whose it was is not known
+            self._process.kill()
+            how = f"answered what cannot be read here ({type(error).__name__}: {error})"
+        await self._bury(how)
 
-    async def _bury(self) -> None:
+    async def _bury(self, how: str) -> None:
         status = await asyncio.to_thread(self._process.wait)
-        how = f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"
+        how = how or (f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}")
         self._calls.bury(
             WorkerDied(
                 f"worker {self._name!r} {how} while it was needed{last_words(self._log)}",

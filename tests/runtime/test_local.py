@@ -22,6 +22,10 @@ import asyncio, os, time
 from pathlib import Path
 from miles_core import RunError
 
+def refuse(): raise ValueError("not here")
+class Unreadable:
+    def __reduce__(self): return refuse, ()
+
 class Thing:
     def __init__(self, options, context):
         self.name = context.name
@@ -31,6 +35,7 @@ class Thing:
     def odd(self):
         class Local(Exception): pass
         raise Local("does not pickle")
+    def unreadable(self): return Unreadable()
     def unsendable(self): return lambda: 1
     def die(self): print("last words", flush=True); os._exit(7)
     def hang(self): time.sleep(60)
@@ -89,6 +94,8 @@ async def test_what_cannot_travel_fails_alone(thing):
     assert (two, name) == (2, "thing-0")
     assert "lambda" in str(argument)
     assert isinstance(result, RunError) and "returned function, which cannot travel" in str(result)
+    with pytest.raises(WorkerDied, match="cannot be read here"):
+        await asyncio.wait_for(handle.call("unreadable"), 10)
     await runtime.close()
 
 

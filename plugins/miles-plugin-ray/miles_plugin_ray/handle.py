@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import ray
 from ray.exceptions import RayError
 
 from miles_core import BuildContext, Call, Cancel, ComponentRef, PendingCalls, RunError, WorkerDied
-from miles_plugin_ray.cargo import pack, unpack
+from miles_plugin_ray.cargo import Cargo, pack, unpack
 from miles_plugin_ray.death import how_it_ended, words_of
 from miles_plugin_ray.process_end import see_end
 from miles_plugin_ray.workplace import Arrival, Instructions
@@ -29,7 +28,7 @@ class RayHandle:
         self._grace = grace
         self._left = left
         self._calls = PendingCalls(name, self._send)
-        self._places = itertools.count()
+        self._said = 0
         self._closing: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._arrival: Arrival | None = None
@@ -55,7 +54,7 @@ class RayHandle:
         try:
             self._arrival = await self._arrive(told, seconds)
             self._reading = asyncio.create_task(self._read(), name=f"replies of {self._name}")
-            self._actor.take.remote(next(self._places), pack([ref, context]))
+            self._tell(pack([ref, context]))
             await self._calls.built()
         except BaseException:
             self.kill()
@@ -109,19 +108,25 @@ class RayHandle:
         return WorkerDied(f"worker {self._name!r} was closed")
 
     def _send(self, messages: list[Call | Cancel]) -> None:
-        cargo = pack(messages)
-        self._actor.take.remote(next(self._places), cargo)
+        self._tell(pack(messages))
+
+    def _tell(self, cargo: Cargo) -> None:
+        self._actor.take.remote(self._said, cargo)
+        self._said += 1
 
     async def _read(self) -> None:
         try:
             async for reference in self._actor.replies.remote():
                 self._calls.answer(unpack(await reference))
         except RayError as error:
-            await self._bury(error)
+            await self._bury(how_it_ended(error))
+        except Exception as error:  # a reply that cannot be read here: whose it was is not known
+            self.kill()
+            await self._bury(f"it answered what cannot be read here: {type(error).__name__}: {error}")
         finally:
             self._left()
 
-    async def _bury(self, error: RayError) -> None:
+    async def _bury(self, how: str) -> None:
         if self._closing is not None:
             self._calls.bury(self._closed())
             return
@@ -129,7 +134,7 @@ class RayHandle:
         words = await asyncio.to_thread(words_of, self._log, node)
         self._calls.bury(
             WorkerDied(
-                f"worker {self._name!r} died while it was needed: {how_it_ended(error)}{words}",
+                f"worker {self._name!r} died while it was needed: {how}{words}",
                 where=str(self._log),
                 mend="its log has the whole story; `miles resume` continues from the last checkpoint",
             )

@@ -19,6 +19,11 @@ import asyncio, os, sys, time
 import numpy as np
 from miles_core import RunError
 
+def refuse(): raise ValueError("not here")
+
+class Unreadable:
+    def __reduce__(self): return refuse, ()
+
 class Thing:
     def __init__(self, options, context):
         self.name, self.admitted, self.cancelled = context.name, 0, 0
@@ -29,6 +34,7 @@ class Thing:
     def add(self, a, b): return a + b
     def fail(self): raise RunError("it broke", where="here", mend="so")
     def leave(self): raise SystemExit(3)
+    def unreadable(self): return Unreadable()
     def unsendable(self): return lambda: 1
     def double(self, array):
         array *= 2
