@@ -31,6 +31,7 @@ from miles_core.cli.arguments import (
 )
 from miles_core.cli.families_commands import families
 from miles_core.cli.plugin_commands import plugins
+from miles_core.cli.results import results_alone
 from miles_core.cli.session_commands import session
 from miles_core.errors import EXIT_DONE, EXIT_INTERRUPTED
 
@@ -57,7 +58,8 @@ def command_line(arguments: Sequence[str]) -> int:
     found = typer.main.get_command(app).main(args=words, prog_name="miles", standalone_mode=False)
     gc.enable()  # `entry` put it off
     if callable(found):
-        return int(found())
+        with results_alone():
+            return int(found())
     if found == EXIT_INTERRUPTED:
         raise KeyboardInterrupt
     return found if isinstance(found, int) else EXIT_DONE

@@ -8,12 +8,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import IO
+
+STREAMS: list[IO[str]] = []
+"""Where results go while `results_alone` keeps everything else off standard output; the last one counts."""
+
+
+def _results() -> IO[str]:
+    return STREAMS[-1] if STREAMS else sys.stdout
 
 
 def say(text: str) -> None:
     """A line of result."""
     try:
-        sys.stdout.write(text + "\n")
+        _results().write(text + "\n")
     except BrokenPipeError:
         leave_closed_pipe()
 
@@ -42,12 +50,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def flush() -> None:
     """Hand everything to whoever reads it, before the exit code says that it was done."""
     try:
-        sys.stdout.flush()
+        _results().flush()
     except BrokenPipeError:
         leave_closed_pipe()
 
 
 def leave_closed_pipe() -> None:
     """The reader went away (`miles runs list | head`): end quietly, but not as done."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _results().fileno())
     raise SystemExit(1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -37,25 +35,23 @@ def run_recipe(
     trace_plugins: Path | None = None,
 ) -> int:
     path = find_recipe(recipe)
-    with redirect_stdout(sys.stderr):  # what rewards and other plugins print is not this command's answer
-        finished = api.run(
-            path,
-            set=settings,
-            name=name,
-            runs_dir=runs_dir,
-            view=view,
-            locked=locked,
-            plugins=plugins,
-            no_plugins=no_plugins,
-            strict_plugins=strict_plugins,
-            trace_plugins=trace_plugins,
-        )
+    finished = api.run(
+        path,
+        set=settings,
+        name=name,
+        runs_dir=runs_dir,
+        view=view,
+        locked=locked,
+        plugins=plugins,
+        no_plugins=no_plugins,
+        strict_plugins=strict_plugins,
+        trace_plugins=trace_plugins,
+    )
     return _say_summary(finished.summary, as_json)
 
 
 def resume_run(run: str, *, runs_dir: Path, view: View, as_json: bool, strict_plugins: bool = False) -> int:
-    with redirect_stdout(sys.stderr):
-        finished = api.resume(find_run(runs_dir, run).path, view=view, strict_plugins=strict_plugins)
+    finished = api.resume(find_run(runs_dir, run).path, view=view, strict_plugins=strict_plugins)
     return _say_summary(finished.summary, as_json)
 
 
