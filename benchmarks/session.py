@@ -35,8 +35,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from miles_core import GenerateRequest, NoiseKey, RealClock, Sampling
+from miles_core.session.call import ChatRequest
 from miles_core.session.server import SessionServer
-from miles_core.session.session import ChatRequest
 from miles_core.session.store import SessionStore
 from miles_core.testing import CharRenderer, ScriptedEngine, make_attempt
 

@@ -10,6 +10,7 @@ The pure core:
     collect.py       nodes to the sequences that are trained on
 
 With an engine behind it:
+    call.py          what a call asks, and what became of it
     session.py       one conversation, safe for concurrent calls
     store.py         the sessions of a run: keys, names, limits, expiry
 

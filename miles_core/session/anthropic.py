@@ -13,11 +13,11 @@ from typing import Any
 
 from miles_core.contracts.engine import Finish
 from miles_core.session.anthropic_blocks import blocks_of, forms_of, to_messages
+from miles_core.session.call import ChatReply, ChatRequest
 from miles_core.session.dialect import Call, Served
 from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.fields import asked_in_vain, flag, integer, model_name, temperature, unsupported
 from miles_core.session.messages import read_messages
-from miles_core.session.session import ChatReply, ChatRequest
 from miles_core.session.tools import read_tools
 from miles_core.types.task import ToolDefinition
 

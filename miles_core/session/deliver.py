@@ -15,9 +15,10 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
+from miles_core.session.call import ChatReply
 from miles_core.session.dialect import Call, Dialect
 from miles_core.session.faults import SessionFault
-from miles_core.session.session import ChatReply, Session
+from miles_core.session.session import Session
 
 KEEP_ALIVE = b": the turn is being sampled\n\n"
 PIECE = 2**16

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from miles_core.session.call import ChatReply, ChatRequest, TokenRequest
 from miles_core.session.faults import SessionFault
-from miles_core.session.session import ChatReply, ChatRequest, TokenRequest
 from miles_core.types.task import Message
 
 Forms = Callable[[Message], tuple[str, ...]]

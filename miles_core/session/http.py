@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from miles_core.contracts.model import Renderer
 from miles_core.session import models
 from miles_core.session.anthropic import Anthropic
+from miles_core.session.call import ChatRequest
 from miles_core.session.deliver import Delivery, send_fault, send_json
 from miles_core.session.dialect import Dialect, Forms, Served
 from miles_core.session.faults import SessionFault, bad_request
@@ -25,7 +26,7 @@ from miles_core.session.openai_chat import OpenAIChat
 from miles_core.session.openai_responses import OpenAIResponses
 from miles_core.session.operator import Operator, collected_json, unknown_session
 from miles_core.session.recall import Recall
-from miles_core.session.session import ChatRequest, Session
+from miles_core.session.session import Session
 from miles_core.session.store import SessionStore
 from miles_core.session.token_in import TokenIn
 

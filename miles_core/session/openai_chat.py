@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from miles_core.contracts.engine import Finish
+from miles_core.session.call import ChatReply, ChatRequest
 from miles_core.session.dialect import Call, Served
 from miles_core.session.faults import SessionFault
 from miles_core.session.fields import asked_in_vain, flag, integer, lowest, model_name, temperature, unsupported
 from miles_core.session.messages import read_messages
-from miles_core.session.session import ChatReply, ChatRequest
 from miles_core.session.tools import read_tools
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {

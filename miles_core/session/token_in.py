@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from miles_core.contracts.engine import Finish
+from miles_core.session.call import ChatReply, TokenRequest
 from miles_core.session.dialect import Call, Served
 from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.fields import asked_in_vain, flag, integer, lowest, temperature, unsupported
 from miles_core.session.openai_chat import error_body
-from miles_core.session.session import ChatReply, TokenRequest
 from miles_core.types.sequence import TokenArray
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {

@@ -10,8 +10,8 @@ import pytest
 from serving import call, check_against_log, client_of, served, user
 
 from miles_core import MilesError, PauseMode, RequestError, SessionRules
+from miles_core.session.call import ChatRequest
 from miles_core.session.faults import SessionFault
-from miles_core.session.session import ChatRequest
 from miles_core.session.store import Limits, SessionStore
 from miles_core.testing import CharRenderer, ManualClock, ScriptedEngine, make_attempt
 
