@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from miles_core.cli.output import flush, remark, say, say_json
@@ -9,6 +10,7 @@ from miles_core.errors import EXIT_DONE, EXIT_FAILED, RequestError
 from miles_core.testing.kit.check import CheckResult, Finding, Grade
 from miles_core.testing.kit.grades import GRADES, Report, count
 from miles_core.testing.kit.record import make_record, record_file
+from miles_core.testing.kit.remarks import remarks
 from miles_core.testing.kit.run import Examination, check_all, examine
 
 WORDS = {
@@ -19,36 +21,42 @@ WORDS = {
 }
 
 
-def check_plugin(plugin: str, *, level: str | None, record: bool, as_json: bool) -> int:
-    """Check it and print what came of it. 0: no check failed, or the grade reaches `level`; else 1.
+def check_plugin(plugin: str, *, level: str | None, record: bool, as_json: bool, verbose: bool = False) -> int:
+    """Check it and print what is to be mended and the sum, or (`verbose`) every check. 0: no check failed, or the grade
+    reaches `level`; else 1.
 
     Raises RequestError when it is not installed or the level is none, PluginError when it does not load.
     """
     wanted = _grade(level)
-    reports = []
+    reports, told = [], []
     for examination in examine(plugin):
-        page = None if as_json else _Page(examination)
+        page = None if as_json else _Page(examination, verbose)
         report = check_all(examination, page.tell if page else lambda _: None)
+        more = remarks(examination)
         if page:
-            page.close(report)
+            page.close(report, more)
         if record:
             written = _write(examination, report)
             remark(f"record written: {written}")
         reports.append(report)
+        told.append({**report.to_json(), "remarks": list(more)})
     if as_json:
-        say_json({"plugins": [report.to_json() for report in reports]})
+        say_json({"plugins": told})
     good = all(report.reaches(wanted) if wanted else not report.failures for report in reports)
     return EXIT_DONE if good else EXIT_FAILED
 
 
 class _Page:
-    """What a person reads while the checks go on."""
+    """What a person reads while the checks go on: what is to be mended, or everything."""
 
-    def __init__(self, examination: Examination) -> None:
+    def __init__(self, examination: Examination, verbose: bool) -> None:
         say(examination.plugin.title)
+        self._verbose = verbose
         self._component: str | None = None
 
     def tell(self, finding: Finding) -> None:
+        if not self._verbose and finding.result not in (CheckResult.FAILED, CheckResult.SKIPPED):
+            return
         if finding.component != self._component:
             self._component = finding.component
             say(f"\n{finding.component or 'the plugin as a whole'}")
@@ -60,7 +68,7 @@ class _Page:
             say(f"        mend: {finding.mend}")
         flush()
 
-    def close(self, report: Report) -> None:
+    def close(self, report: Report, more: Sequence[str]) -> None:
         counted = count(report.findings)
         say("")
         for name, evidence in report.evidence().items():
@@ -72,6 +80,8 @@ class _Page:
             missing = report.missing(report.next_grade)
             names = ", ".join(f"{f.check.id}{f' of {f.component}' if f.component else ''}" for f in missing)
             say(f"          {report.next_grade.value} needs: {names}")
+        for each in more:
+            say(f"remark    {each}")
 
 
 def _grade(level: str | None) -> Grade | None:

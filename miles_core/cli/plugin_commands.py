@@ -127,9 +127,12 @@ def check(
     record: Annotated[
         bool, typer.Option("--record", help="Write the result into the package, for listings to show.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show every check, not only what is to be mended.")
+    ] = False,
     json: Json = False,
 ) -> Work:
     """Run the conformance kit on a plugin and say what to change."""
     from miles_core.cli.plugin_check import check_plugin
 
-    return partial(check_plugin, plugin, level=level, record=record, as_json=json)
+    return partial(check_plugin, plugin, level=level, record=record, as_json=json, verbose=verbose)

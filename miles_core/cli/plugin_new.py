@@ -14,7 +14,11 @@ def make_plugin(name: str, *, kind: str, to: Path | None, as_json: bool) -> int:
     """Make it. Raises RequestError with every reason against it."""
     names, folder, files = make(name, kind, to, scan())
     quoted = shlex.quote(str(folder))
-    steps = [f"pip install -e {quoted}", f"pytest {quoted}", f"miles plugins check {names.plugin}"]
+    steps = [
+        f"pip install --no-build-isolation --no-deps -e {quoted}",
+        f"pytest {quoted}",
+        f"miles plugins check {names.plugin}",
+    ]
     if "recipe.yaml" in files:
         steps.append(f"miles run {shlex.quote(str(folder / 'recipe.yaml'))}")
     if as_json:

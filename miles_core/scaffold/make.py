@@ -49,6 +49,9 @@ def _kind_problems(kind: str) -> list[Problem]:
 
 
 def _place_problems(folder: Path) -> list[Problem]:
+    if (folder / "pyproject.toml").is_file():
+        mend = f"pip install --no-build-isolation --no-deps -e {folder}; or name another folder with --to"
+        return [Problem("is there already: the source of a package that was made before", str(folder), mend)]
     if folder.exists() or folder.is_symlink():
         return [Problem("is there already", str(folder), "name another folder with --to")]
     if not folder.parent.is_dir():

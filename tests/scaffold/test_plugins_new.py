@@ -92,6 +92,14 @@ def test_nothing_is_overwritten(tmp_path: Path, what: str) -> None:
     assert not place.exists() or not place.is_dir() or not list(place.iterdir())
 
 
+def test_a_plugin_that_was_made_before_is_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make("demo", "reward", None, INSTALLED)
+    (problem,) = refusal("demo")
+    assert "miles-plugin-demo: is there already" in problem
+    assert "pip install --no-build-isolation --no-deps -e miles-plugin-demo; or name another folder" in problem
+
+
 def test_the_folder_above_must_be_there(tmp_path: Path) -> None:
     (problem,) = refusal("demo", to=tmp_path / "no" / "such")
     assert str(tmp_path / "no") in problem
@@ -121,7 +129,7 @@ def test_what_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "made miles-plugin-demo: 12 files, which provide reward.demo"
     assert [line.strip() for line in lines[2:]] == [
-        "pip install -e miles-plugin-demo",
+        "pip install --no-build-isolation --no-deps -e miles-plugin-demo",
         "pytest miles-plugin-demo",
         "miles plugins check demo",
         "miles run miles-plugin-demo/recipe.yaml",
@@ -135,7 +143,7 @@ def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(capsys.readouterr().out)
     assert (told["plugin"], told["kind"], told["folder"]) == ("demo", "matcher", str(place))
     assert sorted(told["files"]) == sorted(f.relative_to(place).as_posix() for f in place.rglob("*") if f.is_file())
-    assert told["next"][0] == f"pip install -e '{place}'" and len(told["next"]) == 3
+    assert told["next"][0] == f"pip install --no-build-isolation --no-deps -e '{place}'" and len(told["next"]) == 3
 
 
 def test_it_imports_nothing_heavy(tmp_path: Path) -> None:

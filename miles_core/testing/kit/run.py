@@ -20,7 +20,8 @@ from miles_core.contracts.capabilities import STAND_IN
 from miles_core.contracts.component import KINDS
 from miles_core.errors import RequestError
 from miles_core.host.activate import open_registry
-from miles_core.host.decide import matching
+from miles_core.host.decide import NAMING_CONVENTION, matching
+from miles_core.host.metadata import normalise
 from miles_core.host.registry import Registered, Registry
 from miles_core.host.scan import Index, InstalledPlugin, scan
 from miles_core.testing.kit.apart import keep_environment
@@ -198,10 +199,23 @@ def _modules() -> Iterator[str]:
 def _named(target: str, index: Index) -> list[InstalledPlugin]:
     """One plugin, or all those of one distribution; who is unknown or ambiguous is left to the host, which says so."""
     found = matching(index.plugins, target)
+    if not found:
+        _refuse_uninstalled_folder(target)
     if len({plugin.distribution for plugin in found}) == 1:
         return found
     registry = open_registry([target], index)
     return [plugin for plugin in registry.plugins if plugin in matching(index.plugins, target)]
+
+
+def _refuse_uninstalled_folder(target: str) -> None:
+    """Someone has just made it, and not installed it: what an index may have of this name is not meant."""
+    folder = Path(NAMING_CONVENTION + normalise(target).removeprefix(NAMING_CONVENTION))
+    if (folder / "pyproject.toml").is_file():
+        raise RequestError(
+            f"{folder} lies here, and is not installed",
+            where=str(folder),
+            mend=f"pip install --no-build-isolation --no-deps -e {folder}",
+        )
 
 
 def _gates_first(check: Check) -> int:

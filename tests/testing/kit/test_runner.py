@@ -224,6 +224,13 @@ def test_codes_and_pages(ones: Path, capsys):
     assert check_plugin("ones", level="silver", record=False, as_json=False) == 0
     page = capsys.readouterr().out
     assert "grade     silver" in page
+    assert "FAIL  gold    typed" in page
+    assert " ok  " not in page
+    assert len([line for line in page.splitlines() if line.startswith("checks ")]) == 1
+    check_plugin("ones", level="silver", record=False, as_json=False, verbose=True)
+    everything = capsys.readouterr().out
+    assert "  ok    bronze  loads-alone" in everything
+    assert "FAIL  gold    typed" in everything
     assert "gold needs: plugin/metadata-for-strangers, plugin/typed, plugin/has-tests" in page
     assert "evidence  reward.ones: fully-gated" in page
 

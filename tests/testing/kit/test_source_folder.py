@@ -1,4 +1,4 @@
-"""A plugin's own recipe.yaml: planned, and run when it is of the toy ring."""
+"""A source folder at hand: its own recipe.yaml is planned and run, and texts of the template are remarked on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from miles_core.errors import RequestError
 from miles_core.host.scan import Index
 from miles_core.scaffold.make import make
 from miles_core.testing.installing import SitePackages
 from miles_core.testing.kit.check import CheckResult, Finding
+from miles_core.testing.kit.remarks import remarks
 from miles_core.testing.kit.run import examine
 
 
@@ -56,3 +58,25 @@ def test_the_recipe_of_a_source_folder(source: Path) -> None:
     assert tried().result is CheckResult.SKIPPED
     recipe.unlink()
     assert tried().result is CheckResult.INAPPLICABLE
+
+
+def test_texts_of_the_template_are_remarked_on(source: Path) -> None:
+    [examination] = examine("short")
+    readme, description, summary = remarks(examination)
+    assert "README.md is still the one" in readme
+    assert "description of the template" in description
+    assert "reward.short still has the summary of the template" in summary
+    (source / "README.md").write_text("# Short\n\nPrefers short answers, for models that talk too much.\n")
+    assert remarks(examine("short")[0]) == (description, summary)
+    assert remarks(examine("toy")[0]) == ()
+
+
+def test_a_folder_that_is_not_installed_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make("tall", "reward", None, Index(()))
+    for written in ("tall", "Tall", "miles-plugin-tall"):
+        with pytest.raises(RequestError, match="is not installed") as refused:
+            examine(written)
+        [problem] = refused.value.problems
+        assert problem.mend.startswith("pip install --no-build-isolation --no-deps -e ")
+        assert problem.mend.endswith("miles-plugin-tall") and problem.where.endswith("miles-plugin-tall")
