@@ -73,19 +73,19 @@ class CommandAgent:
         async with self._places:
             with TemporaryDirectory(prefix="miles-agent-") as scratch:
                 folder = Path(scratch)
-                try:
-                    code = await self._process(episode, folder)
-                finally:
-                    said, complained = _end_of(folder / "stdout"), _end_of(folder / "stderr")
+                code, why = await self._process(episode, folder)
+                said, complained = _end_of(folder / "stdout"), _end_of(folder / "stderr")
                 name = shlex.join(self._options.run)
                 if code != 0:
                     ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+                    ended += why
                     lines = "\n".join(complained.splitlines()[-ERROR_LINES:])
                     raise ProgramFailed(f"`{name}` {ended}{f': {lines}' if lines else ''}")
                 return _outcome(said, name)
 
-    async def _process(self, episode: Episode, folder: Path) -> int:
-        """The exit code. Files instead of pipes: whatever the program's descendants keep open, nobody waits for it."""
+    async def _process(self, episode: Episode, folder: Path) -> tuple[int, str]:
+        """The exit code, and why it was ended, in words, if it was. Files instead of pipes: whatever the program's
+        descendants keep open, nobody waits for it."""
         task = folder / "task.json"
         task.write_text(json.dumps(episode.task.to_data()), encoding="utf-8")
         with task.open("rb") as given, (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
@@ -104,17 +104,19 @@ class CommandAgent:
             _signal(process, signal.SIGKILL)
             await process.wait()
 
-    async def _until_ended(self, process: asyncio.subprocess.Process, episode: Episode) -> int:
+    async def _until_ended(self, process: asyncio.subprocess.Process, episode: Episode) -> tuple[int, str]:
+        why = ""
         ended = asyncio.ensure_future(process.wait())
         told = asyncio.ensure_future(episode.cancelled.wait())
         try:
             await asyncio.wait({ended, told}, timeout=self._options.seconds, return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
+                why = ", after it was told to stop" if told.done() else f", after {self._options.seconds:g} seconds"
                 _signal(process, signal.SIGTERM)
                 await asyncio.wait({ended}, timeout=TERM_SECONDS)
             if not ended.done():
                 _signal(process, signal.SIGKILL)
-            return await ended
+            return await ended, why
         finally:
             ended.cancel()
             told.cancel()

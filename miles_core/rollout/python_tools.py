@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import inspect
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -113,7 +114,9 @@ def _arguments_model(name: str, function: Callable[..., Any], where: str) -> typ
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hints[parameter.name], default)
     try:
-        return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        with warnings.catch_warnings(action="ignore"):  # a parameter may be called `copy`, as a method of models is
+            config = ConfigDict(extra="forbid", protected_namespaces=())
+            return create_model(name, __config__=config, **fields)
     except Exception as error:  # pydantic has several for types without a schema and for names that it keeps for itself
         raise RequestError(f"the parameters of tool {name!r} have no JSON schema: {error}", where=where) from error
 

@@ -122,7 +122,8 @@ async def test_a_program_is_ended_with_all_that_it_started(way, tmp_path):
             episode.cancelled.set()
         if way == "cancelled":
             running.cancel()
-        with pytest.raises(asyncio.CancelledError if way == "cancelled" else ProgramFailed):
+        why = {"told": "SIGTERM, after it was told to stop", "seconds": "SIGTERM, after 1 seconds"}.get(way)
+        with pytest.raises(asyncio.CancelledError if way == "cancelled" else ProgramFailed, match=why):
             await asyncio.wait_for(running, 5)
         assert await gone(child)
 

@@ -32,6 +32,10 @@ def length(points: list[Point]) -> float:
     return float(sum(abs(point.x) + abs(point.y) for point in points))
 
 
+def named(copy: int, model_name: str, json: bool = True) -> str:
+    return f"{copy} {model_name} {json}"
+
+
 async def nothing() -> None:
     """No parameters."""
 
@@ -69,6 +73,7 @@ def test_a_signature_is_a_schema():
         (search, '{"query": "x", "limit": "5", "kind": "b"}', '["x",5,"b"]'),
         (length, '{"points": [{"x": 1, "y": -2}, {"x": 3, "y": 0}]}', "6.0"),
         (nothing, "", "null"),
+        (named, '{"copy": 1, "model_name": "x"}', "1 x True"),
     ],
 )
 async def test_results_are_text(tool, arguments, text):
