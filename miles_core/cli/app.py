@@ -33,6 +33,7 @@ from miles_core.cli.families_commands import families
 from miles_core.cli.plugin_commands import plugins
 from miles_core.cli.results import results_alone
 from miles_core.cli.session_commands import session
+from miles_core.cli.simulate_command import simulate
 from miles_core.errors import EXIT_DONE, EXIT_INTERRUPTED
 
 app = typer.Typer(
@@ -139,6 +140,11 @@ def audit(run: Run, runs_dir: RunsDir = RUNS, json: Json = False) -> Work:
     from miles_core.cli.audit_page import audit_run
 
     return partial(audit_run, run, runs_dir, as_json=json)
+
+
+app.command(epilog="Example: miles simulate recipes/quickstart-async.yaml --engines 1000 --trajectories 100000")(
+    simulate
+)
 
 
 @recipes.command("list", epilog="Example: miles recipes list --json")

@@ -1,1 +1,1 @@
-"""The simulator: a recipe's real schedule, rollout, buffer and policies, against a virtual clock and modelled engines."""
+"""The simulator: a recipe's real schedule, rollout, buffer and policies, in virtual time on modelled engines."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from miles_core.contracts.rollout import Attempt, Draw
 from miles_core.simulate.engines import ModelledFleet
@@ -34,10 +36,10 @@ class NumberedTasks:
     def size(self) -> None:
         return None
 
-    def state(self) -> dict[str, int]:
+    def state(self) -> Mapping[str, Any]:
         return {"drawn": self._drawn}
 
-    def restore(self, state: dict[str, int]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         self._drawn = state["drawn"]
 
 
@@ -91,7 +93,9 @@ class Attempts:
         chance, grade = noise.random(), noise.random()
         if work.status in LOST or chance < service.aborted + service.failed:
             lost = Status.ABORTED if chance < service.aborted else Status.FAILED
-            return replace(work, tokens=min(work.tokens, self._limit), status=work.status if work.status in LOST else lost)
+            return replace(
+                work, tokens=min(work.tokens, self._limit), status=work.status if work.status in LOST else lost
+            )
         if reward is None:
             reward = grade if service.solved is None else float(grade < service.solved)
         if work.tokens > self._limit:

@@ -1,8 +1,8 @@
 """Modelled engines: how long a request takes beside others, and which weight version samples each of its tokens.
 
-All requests at an engine go forward token by token together. A step takes longer the more of them there are; a prompt is
-computed before anything else goes on; what does not fit waits. Between two events nothing changes, so that the cost of a
-request does not depend on its length.
+All requests at an engine go forward token by token together. A step takes longer the more of them there are; a prompt
+is computed before anything else goes on; what does not fit waits. Between two events nothing changes, so that the cost
+of a request does not depend on its length.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How long attempts are: from a distribution, or drawn from what was recorded.
 
-    lognormal:mu=6,sigma=1.5,prompt=512    natural log of tokens, normally distributed
-    constant:tokens=256,prompt=64
-    a run, or its trajectories (docs/formats.md)
-    a CSV or Parquet file with the columns `prompt` and `output`; `reward`, `status` and `group` if it has them
+lognormal:mu=6,sigma=1.5,prompt=512    natural log of tokens, normally distributed
+constant:tokens=256,prompt=64
+a run, or its trajectories (docs/formats.md)
+a CSV or Parquet file with the columns `prompt` and `output`; `reward`, `status` and `group` if it has them
 """
 
 from __future__ import annotations
@@ -59,13 +59,15 @@ class Parametric:
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """A recorded group for each task, and for each attempt one of its attempts: what is hard or long for a task stays
-    together."""
+    together. No attempt is drawn twice while the group has others."""
 
     name: str
     groups: Several[Several[Work]]
 
     def draw(self, task: random.Random, group: random.Random, size: int) -> list[Work]:
         members = self.groups[task.randrange(len(self.groups))]
+        if size <= len(members):
+            return group.sample(members, size)
         return [members[group.randrange(len(members))] for _ in range(size)]
 
 

@@ -19,7 +19,8 @@ from miles_core.simulate.lengths import EXAMPLES, Recorded, Work
 from miles_core.types.trajectory import Disposition, Status
 
 _COLUMNS = ["entry", "status", "disposition", "reward", "sequences"]
-_Row = tuple[Hashable, Work]
+Row = tuple[Hashable, Work, str]
+"""The group, the attempt, and what became of it (empty: nobody knows)."""
 
 
 def read_recorded(text: str, runs_dir: Path) -> Recorded:
@@ -29,34 +30,38 @@ def read_recorded(text: str, runs_dir: Path) -> Recorded:
     try:
         if path.is_file():
             table = _read(path)
-            rows = _of_run(path.name, table) if set(_COLUMNS) <= {*table.column_names} else _of_table(path, table)
+            rows = rows_of_run(path.name, table) if set(_COLUMNS) <= {*table.column_names} else _of_table(path, table)
         else:
             rows = _of_folder(path if path.is_dir() and not (path / "run.json").exists() else None, text, runs_dir)
     except (pa.ArrowException, OSError) as error:
         raise RequestError(f"cannot be read: {error}", where=f"--lengths {text}") from error
     groups: dict[Hashable, list[Work]] = defaultdict(list)
-    for group, work in rows:
+    for group, work, _ in rows:
         groups[group].append(work)
     if not groups:
         raise RequestError("has no attempt that an engine made", where=f"--lengths {text}", mend=f"such as {EXAMPLES}")
     return Recorded(text, [tuple(members) for members in groups.values()])
 
 
-def _of_folder(folder: Path | None, name: str, runs_dir: Path) -> list[_Row]:
+def _of_folder(folder: Path | None, name: str, runs_dir: Path) -> list[Row]:
     if folder is None:
         try:
             folder = find_run(runs_dir, name).trajectories
         except RequestError as error:
             what = "is no file, no distribution, and no run"
             raise RequestError(what, where=f"--lengths {name}", mend=f"such as {EXAMPLES}") from error
-    return [row for path, _ in files(folder) for row in _of_run(path.name, pq.read_table(path, columns=_COLUMNS))]
+    return [row for path, _ in files(folder) for row in rows_of_run(path.name, read_run_file(path))]
 
 
 def _read(path: Path) -> pa.Table:
     return pa.csv.read_csv(path) if path.suffix == ".csv" else pq.read_table(path)
 
 
-def _of_run(file: str, table: pa.Table) -> Iterable[_Row]:
+def read_run_file(path: Path) -> pa.Table:
+    return pq.read_table(path, columns=_COLUMNS)
+
+
+def rows_of_run(file: str, table: pa.Table) -> Iterable[Row]:
     """Training's attempts that an engine sampled. Lengths are counted without looking at single tokens from Python."""
     sequences = table["sequences"].combine_chunks()
     if not len(sequences):
@@ -73,7 +78,8 @@ def _of_run(file: str, table: pa.Table) -> Iterable[_Row]:
         if not output or not mine[start:stop].all() or row["disposition"] == Disposition.EVALUATION.value:
             continue
         prompt = int(tokens[start:stop].sum()) - output
-        rows.append(((file, row["entry"]), Work(prompt, output, row["reward"], Status(row["status"]))))
+        work = Work(prompt, output, row["reward"], Status(row["status"]))
+        rows.append(((file, row["entry"]), work, row["disposition"]))
     return rows
 
 
@@ -86,7 +92,7 @@ def _counts(lists: Any, values: Any) -> Any:
     return sums[bounds[1:]] - sums[bounds[:-1]]
 
 
-def _of_table(path: Path, table: pa.Table) -> list[_Row]:
+def _of_table(path: Path, table: pa.Table) -> list[Row]:
     missing = [name for name in ("prompt", "output") if name not in table.column_names]
     if missing:
         raise RequestError(
@@ -95,13 +101,15 @@ def _of_table(path: Path, table: pa.Table) -> list[_Row]:
     rows, problems = [], []
     for number, row in enumerate(table.to_pylist()):
         try:
-            work = Work(int(row["prompt"]), int(row["output"]), row.get("reward"), Status(row.get("status") or "completed"))
+            work = Work(
+                int(row["prompt"]), int(row["output"]), row.get("reward"), Status(row.get("status") or "completed")
+            )
         except (TypeError, ValueError) as error:
             problems.append(Problem(str(error), f"{path}, row {number}"))
             continue
         if work.prompt < 0 or work.tokens < 1:
             problems.append(Problem(f"{work.prompt} and {work.tokens} tokens", f"{path}, row {number}"))
-        rows.append((row.get("group", number), work))
+        rows.append((row.get("group", number), work, ""))
     if problems:
         raise RequestError(problems[:10])
     return rows

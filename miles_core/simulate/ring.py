@@ -109,11 +109,12 @@ class Parts:
         took: Callable[[Took], None],
         warm: tuple[int, int] | None = None,
         score: Score | None = None,
+        record: Callable[[], Awaitable[None]] | None = None,
         counters: Counters = dict,
         seed: int = 1,
     ) -> Idleness:
-        """`steps` times, or until the data ends. Version 1 trains step 0; `publish` brings the others. `warm` are the
-        steps between which idleness is measured, from first to last by default."""
+        """`steps` times, or until the data ends. Version 1 trains step 0; `publish` brings the others; `record` ends a
+        step. `warm` are the steps between which idleness is measured, from first to last by default."""
         occupancy = Occupancy(self.slots, clock)
         idleness = Idleness(occupancy, clock, warm or (0, steps), counters)
         phase = self._phase(steps, occupancy, score or _unscored, clock)
@@ -136,6 +137,8 @@ class Parts:
                             await self.rollout.drain()
                     version += 1
                     await publish(version, self.schedule.pace.pause)
+                if record is not None:
+                    await record()
         finally:
             await self.rollout.close()
         idleness.end()

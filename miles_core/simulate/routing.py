@@ -1,4 +1,4 @@
-"""Which engine a group goes to: the one with the fewest requests, as `rollout.fleet` has it, but cheap for thousands."""
+"""Which engine a group goes to: that with the fewest requests, as in `rollout.fleet`, but cheap for thousands."""
 
 from __future__ import annotations
 

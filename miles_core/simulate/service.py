@@ -14,8 +14,6 @@ from pydantic import ValidationError as Invalid
 from miles_core.contracts.options import Options
 from miles_core.errors import Problem, RequestError
 
-Chance = float | None
-
 
 class Service(Options):
     """Speeds and chances. Times are seconds."""
@@ -31,6 +29,7 @@ class Service(Options):
         default=50_000.0, description="of the whole trainer, over prompt and sampled tokens"
     )
     publish_seconds: NonNegativeFloat = Field(default=1.0, description="in which engines and trainer stand still")
+    record_seconds: NonNegativeFloat = Field(default=0.0, description="between steps, in which engines go on")
     outside_seconds: NonNegativeFloat = Field(
         default=0.0, description="that each attempt spends outside of engines: tools, environments, rewards"
     )

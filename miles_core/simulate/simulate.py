@@ -42,7 +42,7 @@ class Question:
 
 
 def phase_of(plan: Plan, name: str | None) -> PhasePlan:
-    """The phase of that name, else the only one that asks engines. Raises RequestError when there is none, or several."""
+    """The phase of that name, else the only one that asks engines. Raises RequestError for none or several."""
     able = {phase.name: phase for phase in plan.phases if _samples(phase)}
     if name is not None:
         if name in able:
@@ -88,15 +88,22 @@ async def _simulate(plan: Plan, phase: PhasePlan, question: Question, progress: 
     def counters() -> dict[str, float]:
         busy, slots = fleet.worked()
         trained = tally.became[Disposition.TRAINED]
-        return {"busy": busy, "slots": slots, "tokens": tally.trained_tokens, "trajectories": trained}
+        recording = tally.batches * service.record_seconds
+        tokens = tally.trained_tokens
+        return {"busy": busy, "slots": slots, "tokens": tokens, "trajectories": trained, "recording": recording}
 
     async def train(groups: Several[Group]) -> None:
-        await clock.sleep(service.training(sum(len(s) for g in groups for t in g.trajectories for s in t.sequences)))
+        tokens = sum(len(sequence) for g in groups for t in g.trajectories for sequence in t.sequences)
+        await clock.sleep(service.training(tokens))
+
+    async def record() -> None:
+        await clock.sleep(service.record_seconds)
 
     idleness = await parts.go_round(
         steps,
         train=train,
         publish=fleet.publish,
+        record=record,
         clock=clock,
         took=took,
         warm=(int(STEADY[0] * steps), max(1, int(STEADY[1] * steps))),
@@ -122,7 +129,9 @@ async def _simulate(plan: Plan, phase: PhasePlan, question: Question, progress: 
         "staleness": _ages(tally.ages),
         "lengths": tally.lengths(),
         "steady": _steady(idleness, question),
-        "bottleneck": bottleneck({"time/trainer_idle": idleness.trainer_idle, "time/engine_idle": idleness.engine_idle}),
+        "bottleneck": bottleneck(
+            {"time/trainer_idle": _trainer_idle(idleness), "time/engine_idle": idleness.engine_idle}
+        ),
     }
 
 
@@ -133,7 +142,7 @@ def _steady(idleness: Idleness, question: Question) -> dict[str, float]:
     grown, engine_seconds = idleness.grown, seconds * question.engines
     return {
         "seconds": seconds,
-        "trainer_idle": idleness.trainer_idle,
+        "trainer_idle": _trainer_idle(idleness),
         "engine_idle": idleness.engine_idle,
         "in_flight": idleness.in_flight,
         "engines_without_requests": 1 - grown["busy"] / engine_seconds,
@@ -141,6 +150,12 @@ def _steady(idleness: Idleness, question: Question) -> dict[str, float]:
         "tokens_per_second": grown["tokens"] / seconds,
         "trajectories_per_second": grown["trajectories"] / seconds,
     }
+
+
+def _trainer_idle(idleness: Idleness) -> float:
+    """Of rollout, training and publication together, as in `time/trainer_idle`."""
+    whole = idleness.seconds - idleness.grown.get("recording", 0.0)
+    return idleness.trainer_idle * idleness.seconds / whole if whole > 0 else 0.0
 
 
 def _ages(ages: Counter[int]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What became of every trajectory, how long those were that were trained and discarded, and how old: in bounded memory."""
+"""What became of every trajectory, how long those of each class were, and how old: in bounded memory."""
 
 from __future__ import annotations
 
