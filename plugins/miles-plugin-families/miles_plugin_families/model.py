@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from miles_core import BuildContext, ModelCard, ModelFiles, RequestError
 from miles_plugin_families.catalog import FAMILIES, Family
 from miles_plugin_families.folder import check_family, read_card
+from miles_plugin_families.harmony import vocabulary_of
 from miles_plugin_families.options import FamilyOptions
 from miles_plugin_families.practice import practice_card, practice_folder
 from miles_plugin_families.renderer import FamilyRenderer
@@ -68,15 +70,15 @@ class FamilyModel:
 
         name = self._options.renderer(self._family.renderer)
         config = type(config_from_name(name))(**self._options.settings())
+        harmony = vocabulary_of(self._folder) if name == "gpt-oss" else nullcontext()
         try:
-            return create_renderer(self._tokenizer, config), config
+            with harmony:
+                return create_renderer(self._tokenizer, config), config
         except Exception as error:  # assertions about the vocabulary, and a vocabulary that it cannot download
             raise RequestError(
                 f"the format of {self._family.name} does not fit: {type(error).__name__}: {error}",
                 where=str(self._folder),
-                mend=f"give a checkpoint of {self._family.models}"
-                + ("; gpt-oss's vocabulary is downloaded, or read from $TIKTOKEN_ENCODINGS_BASE"
-                   if self._family.name == "gpt-oss" else ""),
+                mend=f"give a checkpoint of {self._family.models}",
             ) from error  # fmt: skip
 
     @cached_property

@@ -24,8 +24,8 @@ class FamilyOptions(Options):
     context: PositiveInt | None = Field(default=None, description="longest sequence, when shorter than the model's own")
     history: History = Field(
         default="sampled",
-        description="earlier turns of the assistant: `sampled`: as a session holds them, reasoning kept; `template`: as "
-        "the family's template rewrites them, and a session is refused where that would change what was sampled",
+        description="earlier turns of the assistant: `sampled`: as a session holds them, reasoning kept; `template`: "
+        "as the template rewrites them, and a session is refused where that would change what was sampled",
     )
 
     @model_validator(mode="after")

