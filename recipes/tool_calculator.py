@@ -10,9 +10,11 @@ model, each of which sees the result of the one before.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -81,8 +83,8 @@ def calculate(name: str, arguments: str) -> str:
 
 
 class Sums:
-    """Sums of two to four numbers, each with a demonstration of how to work it out. Endless; every 8th number of the
-    generator is held out."""
+    """Sums, each with a demonstration of how to work it out. Endless. An eighth of all questions, by a checksum of their
+    words, is held out: no question is both trained on and measured."""
 
     class Options(miles_core.Options):
         largest: int = Field(default=99, ge=9, description="largest number in a sum")
@@ -94,12 +96,14 @@ class Sums:
         self._next = 0
 
     def draw(self) -> Draw:
-        number = self._next
-        self._next += 1
-        return Draw(self._task(number + number // 7 + 1), 0)
+        while True:
+            task = self._task(self._next)
+            self._next += 1
+            if not is_held_out(task):
+                return Draw(task, 0)
 
     def held_out(self, count: int) -> list[Task]:
-        return [self._task(8 * number) for number in range(count)]
+        return list(itertools.islice(filter(is_held_out, map(self._task, itertools.count())), count))
 
     def size(self) -> None:
         return None
@@ -122,6 +126,10 @@ class Sums:
             steps.append((expression, str(total)))
         prompt = ({"role": "system", "content": SYSTEM}, {"role": "user", "content": f"What is {text}?"})
         return Task(f"sum-{number}", prompt, str(total), {"tools": [TOOL], "demonstration": demonstration(steps)})
+
+
+def is_held_out(task: Task) -> bool:
+    return zlib.crc32(task.prompt[-1]["content"].encode()) % 8 == 0
 
 
 def demonstration(steps: list[tuple[str, str]]) -> list[dict[str, Any]]:
