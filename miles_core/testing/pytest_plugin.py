@@ -41,10 +41,11 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
     grades = GRADES[: GRADES.index(config.getoption("--miles-grade")) + 1]
     try:
-        examinations = [examination for name in names for examination in examine(name)]
+        found = [examination for name in dict.fromkeys(names) for examination in examine(name)]
     except MilesError as error:
         raise pytest.UsageError(str(error)) from error
-    for examination in examinations:
+    examinations = {(each.plugin.distribution, each.plugin.name): each for each in found}  # whatever names they go by
+    for examination in examinations.values():
         title = f"miles-plugin-{examination.plugin.name}"
         collector: Any = PluginUnderTest.from_parent(session, name=title, nodeid=title)
         for trial in examination.trials():

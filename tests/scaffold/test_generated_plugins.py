@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from miles_core.contracts.component import KINDS
+from miles_core.host.scan import Index
+from miles_core.scaffold.make import make
 from miles_core.scaffold.templates import KINDS_FOLDER
 
 from .conftest import BY_PIP, Workshop, name_of
@@ -21,6 +27,28 @@ def test_their_own_tests_pass(installed: Workshop) -> None:
     options = ["-q", "-c", "/dev/null", "--import-mode=importlib", "-p", "no:asyncio", "-W", "error"]
     done = installed.run("-m", "pytest", *options, *tests)
     assert " passed" in done.stdout and "skipped" not in done.stdout, done.stdout
+
+
+def test_two_of_one_kind_are_tested_together_and_without_a_warning(tmp_path: Path) -> None:
+    """As in a folder where someone keeps all their plugins. The kit is left out: neither is installed."""
+    folders = []
+    for name in ("red", "green"):
+        folders.append(tmp_path / f"miles-plugin-{name}")
+        make(name, "reward", folders[-1], Index(()))
+        project = folders[-1] / "pyproject.toml"
+        settings = project.read_text()
+        assert f'addopts = "--miles-plugin {name} ' in settings
+        project.write_text(settings.replace(f"--miles-plugin {name} ", ""))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *map(str, folders)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, folders), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 6 passed" in done.stdout
+    assert "warning" not in (done.stdout + done.stderr).lower()
 
 
 @pytest.mark.parametrize("kind", BY_PIP)

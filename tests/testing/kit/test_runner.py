@@ -293,6 +293,10 @@ def test_pytest_runs_every_check_as_a_test(ones: Path, tmp_path: Path):
     lower = run("--miles-plugin", "ones", "--miles-grade", "silver", "-q", "--collect-only")
     assert "plugin/loads-alone" in lower.stdout
     assert "plugin/typed" not in lower.stdout
+    twice = run(
+        "--miles-plugin", "ones", "--miles-plugin", "miles-plugin-ones", "--miles-plugin", str(ones), "-q", "--co"
+    )
+    assert twice.stdout.count("plugin/loads-alone") == 1
     unknown = run("--miles-plugin", "nothing-like-it")
     assert unknown.returncode == 4
     assert "not installed" in unknown.stderr
