@@ -21,7 +21,7 @@ from miles_core.recipe.service import Service
 from miles_core.rollout.fleet import Fleet
 from miles_core.runtime.clients import RemoteEngine
 from miles_core.session.matching import CheckedMatcher
-from miles_core.session.server import SessionServer
+from miles_core.session.server import SessionServer, listen
 from miles_core.session.store import Limits
 from miles_core.types.sampling import Sampling
 from miles_core.weights.publication import publish
@@ -49,32 +49,32 @@ async def serve(
     Raises RequestError when the port cannot be had or the engines cannot read weights from disk, WorkerDied when no
     engine is left. Whatever ends it: processes are ended, and sessions are closed and traced.
     """
-    keeper = Traces(traces, secrets.token_hex(4)) if traces is not None else None
-    model, renderer = await asyncio.to_thread(_materialise, service)
-    runtime: Runtime = service.runtime.build(_context(service, f"runtime-{service.runtime.name}"))
-    server = None
-    try:
-        engines = await _start_engines(service, runtime, model)
-        contexts = [(await engine.capabilities()).context for engine in engines]
-        server = SessionServer(
-            Fleet(engines, NoEvents()),
-            renderer,
-            RealClock(),
-            model=service.card.name,
-            context=min(service.card.context, *contexts),
-            limits=limits,
-            host=host,
-            port=port,
-        )
-        server.store.ended = keeper.keep if keeper is not None else None
-        operator = server.operated(_sampling(service, renderer), rules=_rules(service, history), seed=service.seed)
-        await server.start()
-        announce({"base_url": server.base_url, "operator_key": operator.key, "model": service.card.name})
-        await _until_dead(engines)
-    finally:
-        if server is not None:
-            await server.stop()
-        await runtime.close()
+    with listen(host, port) as listening:
+        keeper = Traces(traces, secrets.token_hex(4)) if traces is not None else None
+        model, renderer = await asyncio.to_thread(_materialise, service)
+        runtime: Runtime = service.runtime.build(_context(service, f"runtime-{service.runtime.name}"))
+        try:
+            engines = await _start_engines(service, runtime, model)
+            contexts = [(await engine.capabilities()).context for engine in engines]
+            server = SessionServer(
+                Fleet(engines, NoEvents()),
+                renderer,
+                RealClock(),
+                model=service.card.name,
+                context=min(service.card.context, *contexts),
+                limits=limits,
+                listening=listening,
+            )
+            server.store.ended = keeper.keep if keeper is not None else None
+            operator = server.operated(_sampling(service, renderer), rules=_rules(service, history), seed=service.seed)
+            await server.start()
+            try:
+                announce({"base_url": server.base_url, "operator_key": operator.key, "model": service.card.name})
+                await _until_dead(engines)
+            finally:
+                await server.stop()
+        finally:
+            await runtime.close()
 
 
 def _materialise(service: Service) -> tuple[ModelFiles, Renderer]:

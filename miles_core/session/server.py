@@ -28,6 +28,21 @@ GRACE_SECONDS = 2
 KEEP_ALIVE_SECONDS = 600
 
 
+def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:
+    """A socket bound to an address; port 0 is any free one. Raises RequestError when it cannot be had."""
+    # asyncio turns Nagle's delay off, 40 ms a reply, only where the protocol is named
+    listening = socket.socket(
+        socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise RequestError(f"cannot serve sessions at {host}:{port}: {error.strerror or error}") from error
+    return listening
+
+
 class _Server(uvicorn.Server):
     """Signals belong to the driver."""
 
@@ -37,7 +52,7 @@ class _Server(uvicorn.Server):
 
 
 class SessionServer:
-    """See `contracts.sessions.Sessions`. Binds to loopback unless told otherwise; port 0 is any free one."""
+    """See `contracts.sessions.Sessions`. `listening` is what `listen` gave; by default a free port of loopback."""
 
     def __init__(
         self,
@@ -48,21 +63,21 @@ class SessionServer:
         model: str,
         context: int,
         limits: Limits | None = None,
-        host: str = "127.0.0.1",
-        port: int = 0,
+        listening: socket.socket | None = None,
     ) -> None:
         self.store = SessionStore(engines, renderer, clock, context, limits)
         self._app = SessionApp(self.store, renderer, model, context)
         self._clock = clock
-        self._host = host
-        self._port = port
+        self._listening = listening or listen()
+        self._host, self._port = self._listening.getsockname()[:2]
         self._serving: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
     @property
     def base_url(self) -> str:
         """With `/v1`, as OpenAI's clients want it."""
-        return f"http://{self._host}:{self._port}/v1"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}/v1"
 
     def operated(self, sampling: Sampling, *, rules: SessionRules = SessionRules(), seed: int = 0) -> Operator:
         """From now on sessions are opened, collected and ended over HTTP too, by the key of the operator returned; they
@@ -71,19 +86,7 @@ class SessionServer:
         return self._app.operator
 
     async def start(self) -> None:
-        """Raises RequestError when the port cannot be had."""
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        # asyncio turns Nagle's delay off, 40 ms a reply, only where the protocol is named
-        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((self._host, self._port))
-        except OSError as error:
-            listening.close()
-            raise RequestError(
-                f"cannot serve sessions at {self._host}:{self._port}: {error.strerror or error}"
-            ) from error
-        self._port = listening.getsockname()[1]
+        """Answer calls."""
         config = uvicorn.Config(
             self._app,
             log_config=None,
@@ -94,7 +97,7 @@ class SessionServer:
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         self._server = _Server(config)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]), name="session server")
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]), name="session server")
         while not self._server.started:
             if self._serving.done():
                 self._serving.result()
@@ -123,6 +126,7 @@ class SessionServer:
         """End every session and free the port. Idempotent."""
         self.store.close_all()
         if self._serving is None:
+            self._listening.close()
             return
         if self._sweeping is not None:
             self._sweeping.cancel()

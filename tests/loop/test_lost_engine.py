@@ -27,7 +27,14 @@ def worker_of(parent: int, log: str) -> int | None:
 
 
 def test_a_killed_engine_moves_its_sessions_and_the_run_ends_well(tmp_path):
-    settings = ["engine.replicas=2", "engine.seconds_per_token=0.03", "steps=3", "evaluate=[]", "name=lost"]
+    settings = [
+        "engine.replicas=2",
+        "engine.seconds_per_token=0.03",
+        "steps=3",
+        "schedule.groups_per_step=2",
+        "evaluate=[]",
+        "name=lost",
+    ]
     words = [each for setting in settings for each in ("--set", setting)]
     command = [sys.executable, "-m", "miles_core.cli.entry", "run", str(ROOT / "recipes/toy.yaml"), *words]
     run = subprocess.Popen([*command, "--runs-dir", str(tmp_path), "--quiet"], cwd=ROOT, stderr=subprocess.PIPE)
