@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import socket
@@ -18,6 +19,7 @@ from miles_plugin_ray import own_token
 from miles_plugin_ray.own_cluster import OwnCluster, Size
 
 AUTO = "auto"
+DEAD_SECONDS = 10.0
 
 Result = TypeVar("Result")
 
@@ -61,7 +63,18 @@ class Connection:
                     mend="close that run first, or start this one in a process of its own",
                 )
             _shared.users += 1
-            self.address, self.own = _shared.address, _shared.own is not None
+            self.address = _shared.address
+            self._cluster = _shared.own
+
+    @property
+    def own(self) -> bool:
+        """Whether the cluster is one that this process started."""
+        return self._cluster is not None
+
+    @property
+    def lives(self) -> bool:
+        """False when a cluster of our own was killed: nothing of it is left, and whoever asks it waits in vain."""
+        return self._cluster is None or self._cluster.lives
 
     def close(self) -> None:
         """Give the share back; the last one disconnects, and ends the cluster if it is our own. Idempotent."""
@@ -76,11 +89,19 @@ class Connection:
             leaving, _shared = _shared, None
             try:
                 if leaving.ours:
-                    ray.shutdown()
+                    _leave(self.lives)
             finally:
                 if leaving.own is not None:
                     leaving.own.close()
                 own_token.use({})
+
+
+def _leave(lives: bool) -> None:
+    if lives:
+        ray.shutdown()
+        return
+    with contextlib.suppress(TimeoutError):  # Ray asks the dead
+        bounded(ray.shutdown, DEAD_SECONDS)
 
 
 def _connect(address: str | None, size: Size, seconds: float, token: Mapping[str, str]) -> _Shared:

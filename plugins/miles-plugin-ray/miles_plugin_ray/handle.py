@@ -88,6 +88,13 @@ class RayHandle:
             self._closing = asyncio.create_task(self._end(), name=f"end of {self._name}")
         await asyncio.shield(self._closing)
 
+    def abandon(self) -> None:
+        """Ask nothing more of a cluster that is no more."""
+        self._calls.close()
+        self._calls.bury(self._closed())
+        if self._reading is not None:
+            self._reading.cancel()
+
     def kill(self) -> None:
         """End the process at once, without asking."""
         ray.kill(self._actor)

@@ -72,13 +72,19 @@ class RayRuntime:
         for task in self._placing:
             task.cancel()
         await asyncio.gather(*self._placing, return_exceptions=True)
+        lives = self._connection is not None and self._connection.lives
         try:
-            await asyncio.gather(*(handle.close() for handle in self._handles))
+            if lives:
+                await asyncio.gather(*(handle.close() for handle in self._handles))
+            else:
+                for handle in self._handles:
+                    handle.abandon()
         finally:
             self._handles.clear()
             async with self._connecting:
                 if self._connection is not None:
-                    self._places.close()
+                    if lives:
+                        self._places.close()
                     await asyncio.to_thread(self._connection.close)
                     self._connection = None
             if self._scratch is not None:

@@ -22,7 +22,8 @@ from miles_core import BuildContext, ComponentRef
 from miles_plugin_ray.options import RayOptions
 from miles_plugin_ray.runtime import RayRuntime
 async def main():
-    runtime = RayRuntime(RayOptions(cpus=2, object_store_mib=80, start_seconds=180), BuildContext(1, "runtime"))
+    options = dict(address=sys.argv[1]) if sys.argv[1:] else dict(cpus=2, object_store_mib=80)
+    runtime = RayRuntime(RayOptions(**options, start_seconds=180), BuildContext(1, "runtime"))
     ref = ComponentRef("engine", "thing", "thing_module:Thing", "miles_core:NoOptions", {}, "", "")
     handle = await runtime.start(ref, BuildContext(1, "thing-0"))
     hanging = asyncio.create_task(handle.call("hang"))
@@ -33,12 +34,14 @@ asyncio.run(main())
 """
 
 TWO_MACHINES = """
-import asyncio, json
-from miles_core import BuildContext, ComponentRef, RequestError, WorkerDied
+import asyncio, json, subprocess, sys, time
+from pathlib import Path
+from miles_core import BuildContext, ComponentRef, RequestError
 from miles_plugin_ray.options import RayOptions
 from miles_plugin_ray.runtime import RayRuntime
 from ray.cluster_utils import Cluster
 
+DRIVER = %r
 ONE = dict(num_cpus=1, object_store_memory=80 << 20, include_dashboard=False)
 NONE = "miles_core:NoOptions"
 MEMORY = ComponentRef("transport", "shared-memory", "miles_core.weights.shared_memory:SharedMemoryTransport", NONE, {},
@@ -68,10 +71,22 @@ async def main(cluster):
     print(json.dumps({"nodes": nodes, "received": received}))
     await runtime.close()
 
+def abandon(address):
+    # Kill a driver that joined; print how long its worker lived on.
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, address], stdout=subprocess.PIPE, text=True)
+    worker = int(driver.stdout.readline())
+    driver.kill()
+    killed = time.monotonic()
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < killed + 60:
+        time.sleep(0.05)
+    driver.communicate()
+    print(json.dumps({"lived_on": time.monotonic() - killed}))
+
 cluster = Cluster(initialize_head=True, head_node_args=ONE)
 try:
     cluster.add_node(**ONE)
     asyncio.run(main(cluster))
+    abandon(cluster.address)
 finally:
     cluster.shutdown()
 """
@@ -161,13 +176,14 @@ def test_an_interrupted_run_ends_its_cluster(start: Start, tmp_path: Path):
     gone(head)
 
 
-def test_several_machines(start: Start, tmp_path: Path):
+def test_several_machines(start: Start, thing: Any, tmp_path: Path):
     """Two nodes of one machine have object stores of their own, as two machines have."""
     (tmp_path / "ends_module.py").write_text(ENDS)
-    output, errors = start("-c", TWO_MACHINES).communicate(timeout=240)
+    output, errors = start("-c", TWO_MACHINES % WAITING).communicate(timeout=240)
     lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
-    assert len(lines) == 2, errors
-    refused, done = lines
+    assert len(lines) == 3, errors
+    refused, done, abandoned = lines
+    assert abandoned["lived_on"] < 30
     assert "within 4 s: they ask for 1 CPU + 1 CPU on one machine" in refused["refused"]
     assert "machine 1: 1 CPU; machine 2: 1 CPU" in refused["refused"]
     assert "ray-object-store" in refused["refused"]
