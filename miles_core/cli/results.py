@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import IO
 
 from miles_core.cli import output
 
@@ -17,6 +18,7 @@ def results_alone() -> Iterator[None]:
     stdout = sys.stdout
     own = _writes_to(stdout) == 1 and _writes_to(sys.stderr) == 2  # not while a test or an embedder holds them
     output.flush()
+    results: IO[str]
     if own:
         results = os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors)
         os.dup2(2, 1)

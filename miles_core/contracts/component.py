@@ -6,12 +6,14 @@ A worker process never discovers plugins: it is sent a `ComponentRef` and builds
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from miles_core.contracts.declaration import caller, declaration_problems
 from miles_core.contracts.installed import check_version
 from miles_core.errors import MilesError, PluginError
 
@@ -38,6 +40,8 @@ class Component:
     example       options (JSON data) with which it can be built on its own, for documentation and the conformance kit;
                   empty when every option has a default. Paths may name what the kit lays out: `tasks.jsonl`,
                   `held_out.jsonl`, `run` (a run that saved groups) and `model` (a Hugging Face directory)
+
+    `place` is the `file:line` that made it, for messages. Raises PluginError with every field that cannot be right.
     """
 
     name: str
@@ -46,6 +50,13 @@ class Component:
     summary: str = ""
     capabilities: frozenset[str] = frozenset()
     example: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    place: str = field(default="", init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", caller())
+        problems = declaration_problems(self)
+        if problems:
+            raise PluginError(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +128,24 @@ class BuildContext:
 
 
 def load_attribute(path: str) -> Any:
-    """The object at `module:attr`. Raises whatever the import raises, ValueError when the colon is missing."""
+    """The object at `module:attr`. Raises whatever the import raises, ValueError when the colon is missing,
+    AttributeError with the nearest name when there is no such attribute."""
     module, colon, attribute = path.partition(":")
     if not colon:
         raise ValueError(f"{path!r} is not of the form module:attr")
     found: Any = importlib.import_module(module)
     for name in attribute.split("."):
-        found = getattr(found, name)
+        try:
+            found = getattr(found, name)
+        except AttributeError as error:
+            raise AttributeError(f"there is no {name!r} in {_named(found)}{_nearest(name, dir(found))}") from error
     return found
+
+
+def _named(found: Any) -> str:
+    return str(getattr(found, "__file__", None) or getattr(found, "__qualname__", found))
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

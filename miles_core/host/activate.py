@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from miles_core.contracts.capabilities import unknown_capabilities
 from miles_core.contracts.component import Component
+from miles_core.contracts.declaration import is_path
 from miles_core.errors import MilesDeprecationWarning, PluginError, Problem, RequestError
 from miles_core.hookspecs import HOOK_OF_KIND
 from miles_core.host.call_trace import HookCall
@@ -24,7 +26,8 @@ from miles_core.host.hooks import (
     passed_over,
     sound_implementation,
 )
-from miles_core.host.load import LoadedPlugin, guarded, load
+from miles_core.host.load import LoadedPlugin, guarded, load, origin
+from miles_core.host.members import place_of_code
 from miles_core.host.registry import Registered, Registry
 from miles_core.host.scan import Index, InstalledPlugin, scan
 from miles_core.host.specs import OWN_HOOKS, PREFIX, check_own_specs, prefix_of
@@ -137,7 +140,7 @@ class _Activation:
             for implementation in getattr(self.manager.hook, hook).get_hookimpls():
                 if implementation.plugin_name != _key(plugin):
                     continue
-                where = inspect.getsourcefile(inspect.unwrap(implementation.function)) or ""
+                where = place_of_code(implementation.function, "")
                 for item in self._call(plugin, hook, implementation.function):
                     wrong = _item_faults(plugin, kind, hook, item, where)
                     problems += wrong
@@ -155,9 +158,12 @@ class _Activation:
         started = time.perf_counter()
         error = "raised"
         try:
-            returned = guarded(plugin.installed, f"failed in {hook}", lambda: list(function()))
+            work = partial(_returned, hook, function)
+            returned = guarded(plugin.installed, f"failed in {hook}", work, passing=(PluginError,))
             error = ""
             return returned
+        except PluginError as wrong:
+            raise PluginError([_told_of(plugin, each) for each in wrong.problems]) from wrong
         finally:
             self.calls.append(HookCall(hook, plugin.installed, time.perf_counter() - started, error))
 
@@ -174,6 +180,30 @@ def _listed(work: Callable[[LoadedPlugin], Iterable[Problem]], plugin: LoadedPlu
     return list(work(plugin))
 
 
+def _told_of(plugin: LoadedPlugin, problem: Problem) -> Problem:
+    """The problem, naming whose it is."""
+    title = plugin.installed.title
+    what = problem.what if title in problem.what else f"plugin {title}: {problem.what}"
+    return replace(problem, what=what, where=problem.where or origin(plugin.installed))
+
+
+def _returned(hook: str, function: Callable[[], Any]) -> list[Any]:
+    """What a registration hook returns, which is a list. Raises PluginError at its line when it is none."""
+    returned = function()
+    if isinstance(returned, Iterable) and not isinstance(returned, str | bytes | Mapping):
+        return list(returned)
+    what = (
+        "nothing" if returned is None else f"one {type(returned).__name__}" if isinstance(returned, Component) else ""
+    )
+    shape = "[module]" if hook == OWN_HOOKS else "[Component(…)]"
+    forgotten = "its `return` is missing: " if returned is None else ""
+    raise PluginError(
+        f"{hook} returns {what or repr(returned)}, expected a list",
+        where=place_of_code(function, ""),
+        mend=f"{forgotten}write `return {shape}`",
+    )
+
+
 def _item_faults(plugin: LoadedPlugin, kind: str, hook: str, item: Any, where: str) -> list[Problem]:
     """What is wrong with one item that a registration hook returned."""
     title = plugin.installed.title
@@ -181,6 +211,10 @@ def _item_faults(plugin: LoadedPlugin, kind: str, hook: str, item: Any, where: s
         mend = f'return [Component("name", factory="module:attr")] for each {kind}'
         return [Problem(f"plugin {title}: {hook} returns {item!r}, expected miles_core.Component", where, mend)]
     who = f"plugin {title}: {kind} {item.name!r}"
+    where = item.place or where
+    if kind != "recipe" and not is_path(item.factory):
+        what = f"{who} has the factory {item.factory!r}, expected the form module:attr"
+        return [Problem(what, where, 'write factory="module:attr"')]
     if isinstance(item.capabilities, str):
         mend = f'write frozenset({{"{item.capabilities}"}})'
         return [Problem(f"{who} declares its capabilities as a text, expected a set of them", where, mend)]

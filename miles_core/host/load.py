@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stevedore.named import NamedExtensionManager
 
+from miles_core.contracts.component import Component
 from miles_core.errors import PluginError, Problem
 from miles_core.host.damage import explain
 from miles_core.host.metadata import normalise
@@ -30,6 +32,10 @@ else:
     _Manager = NamedExtensionManager  # generic in newer releases only
 
 Result = TypeVar("Result")
+
+_WORDS = tuple(field.name for field in fields(Component) if field.init)
+_COMPONENT_CALL = re.compile(r"Component\.__init__\(\) ")
+_UNKNOWN_WORD = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ def _problem(plugin: InstalledPlugin, doing: str, error: BaseException) -> Probl
         f"plugin {plugin.title} {doing}: {type(error).__name__}{': ' + text if text else ''}"
         f"{f' ({place})' if place else ''}",
         where=origin(plugin),
-        mend=_mend(plugin, error),
+        mend=_mend(plugin, error, place),
     )
 
 
@@ -155,18 +161,25 @@ def place_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     core = Path(__file__).parent.parent
-    ours = (str(core / "host"), str(core / "recipe"))
+    ours = tuple(str(core / room) for room in ("host", "recipe", "contracts"))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(("<", *ours)) and "importlib" not in Path(frame.filename).parts:
             return f"{frame.filename}:{frame.lineno}"
     return ""
 
 
-def _mend(plugin: InstalledPlugin, error: BaseException) -> str:
+def _mend(plugin: InstalledPlugin, error: BaseException, place: str) -> str:
+    call = _COMPONENT_CALL.match(str(error)) if isinstance(error, TypeError) else None
+    if call is not None:
+        unknown = _UNKNOWN_WORD.search(str(error))
+        near = difflib.get_close_matches(unknown.group(1), _WORDS, n=1) if unknown else ()
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f'{hint}Write Component("name", factory="module:attr"); it also takes {", ".join(_WORDS[2:])}'
     without = f", or run with --plugin no:{plugin.name}" if plugin.distribution != "miles-core" else ""
     if isinstance(error, ModuleNotFoundError) and error.name:
         top = error.name.partition(".")[0]
         if top != plugin.module.partition(".")[0].partition(":")[0]:
             return f"pip install {normalise(top)}{without}"
-    whole = f"repair or reinstall {plugin.distribution}" if plugin.distribution else f"repair {plugin.location}"
-    return whole + without
+    if plugin.editable or not plugin.distribution:
+        return f"repair {place or plugin.location}{without}"
+    return f"repair or reinstall {plugin.distribution}{without}"

@@ -13,17 +13,30 @@ from typing import Any
 from miles_core.contracts.component import load_attribute
 from miles_core.contracts.options import RECIPE_KEYS, Options
 from miles_core.errors import PluginError, Problem
+from miles_core.host.named import fault_of_path
 from miles_core.host.registry import Registered
 
 
 def options_model(registered: Registered) -> type[Options]:
-    """The model. Raises PluginError with all that is wrong with it, and whatever its import raises."""
+    """The model. Raises PluginError when the component names a factory or a model that is not there, or with all that
+    is wrong with the model, and whatever its import raises."""
+    problems = [*_missing(registered, "factory", registered.component.factory)]
+    missing = [*_missing(registered, "options model", registered.component.options)]
+    if missing:
+        raise PluginError([*problems, *missing])
     model = load_attribute(registered.component.options)
-    problems = list(_faults(registered, model))
+    problems += _faults(registered, model)
     if problems:
         raise PluginError(problems)
     found: type[Options] = model
     return found
+
+
+def _missing(registered: Registered, what: str, path: str) -> Iterator[Problem]:
+    fault = fault_of_path(path)
+    if fault is not None:
+        who = f"plugin {registered.plugin.title}: the {what} of {registered.kind} {registered.component.name!r}"
+        yield Problem(f"{who} is {path!r}, but {fault[0]}", registered.component.place, fault[1])
 
 
 def _faults(registered: Registered, model: Any) -> Iterator[Problem]:

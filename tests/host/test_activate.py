@@ -141,7 +141,7 @@ def test_an_instance_of_a_plugin_class_and_a_module_of_the_same_name_do_not_coll
     [
         ("raise RuntimeError('boom')", "failed in miles_rewards: RuntimeError: boom"),
         ("raise SystemExit(0)", "failed in miles_rewards: SystemExit: 0"),
-        ("return None", "failed in miles_rewards: TypeError"),
+        ("return None", "miles_rewards returns nothing, expected a list"),
         ("return ['text']", "miles_rewards returns 'text', expected miles_core.Component"),
         ("return [Component('a', 'm:a'), Component('a', 'm:b')]", "registers reward 'a' twice"),
     ],

@@ -104,7 +104,11 @@ REFUSED = {
         "failed in miles_hookspecs: SystemExit",
         "repair or reinstall",
     ),
-    "not iterable": ("@hookimpl\ndef miles_hookspecs(): return 3\n", "failed in miles_hookspecs: TypeError", "repair"),
+    "not iterable": (
+        "@hookimpl\ndef miles_hookspecs(): return 3\n",
+        "miles_hookspecs returns 3, expected a list",
+        "return [module]",
+    ),
     "a wrong signature": (
         "@hookimpl\ndef miles_hookspecs(hooks): return []\n",
         "no argument 'hooks'",

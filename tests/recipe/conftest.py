@@ -78,10 +78,11 @@ ODD = """
 from miles_core import Component, hookimpl
 
 options = 3
+odd = None
 
 @hookimpl
 def miles_trackers():
-    return [Component("odd", "m:M", "miles_plugin_odd:options")]
+    return [Component("odd", "miles_plugin_odd:odd", "miles_plugin_odd:options")]
 """
 
 RECIPE = """
@@ -149,7 +150,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SitePackag
 def kitchen(tmp_path: Path, site: SitePackages, monkeypatch: pytest.MonkeyPatch) -> Kitchen:
     site.plugin("lab", LAB, "0.4", provides=["loss.deep", "advantage.paired", "tracker.heavy"])
     site.module("miles_plugin_lab_options", OPTIONS)
-    site.module("miles_plugin_lab_heavy", "raise ImportError('a component was built')")
+    site.module("miles_plugin_lab_parts", "Any = None")
+    site.module("miles_plugin_lab_heavy", "Any = None\nraise ImportError('a component was built')")
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)

@@ -17,11 +17,11 @@ from miles_core import Component, hookimpl
 
 @hookimpl
 def miles_agents():
-    return [Component("solver", "m:M", "miles_plugin_actors_options:Solver")]
+    return [Component("solver", "miles_plugin_lab_parts:Any", "miles_plugin_actors_options:Solver")]
 
 @hookimpl
 def miles_generators():
-    return [Component("asks", "m:M", capabilities=frozenset({"needs-agent"}))]
+    return [Component("asks", "miles_plugin_lab_parts:Any", capabilities=frozenset({"needs-agent"}))]
 """
 
 OPTIONS = """
@@ -92,7 +92,7 @@ def test_the_plan_shows_capabilities_and_warns_of_a_gpu_that_is_not_there(
     actors: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heavy = "from miles_core import Component, hookimpl\n@hookimpl\ndef miles_agents(): return ["
-    heavy += "Component('heavy', 'm:M', capabilities=frozenset({'needs-gpu', 'x-fast'}))]\n"
+    heavy += "Component('heavy', 'miles_plugin_lab_parts:Any', capabilities=frozenset({'needs-gpu', 'x-fast'}))]\n"
     actors.site.plugin("heavy", heavy)
     sections = {"agent": "{use: heavy}", "generator": "{use: asks, sampling: {max_new_tokens: 8}}"}
     text = actors.changed(plugins="[toy, lab, actors, heavy]", **sections)

@@ -174,7 +174,7 @@ def test_a_default_stays_the_cores_when_a_plugin_takes_its_name(kitchen: Any) ->
     kitchen.site.plugin(
         "rival",
         "from miles_core import Component, hookimpl\n@hookimpl\ndef miles_buffers():\n"
-        "    return [Component('fifo', 'm:M')]\n",
+        "    return [Component('fifo', 'miles_plugin_lab_parts:Any')]\n",
     )
     plan = kitchen.plan(kitchen.changed(plugins="[toy, lab, rival]"))
     assert plan.phases[0].buffer.distribution == "miles-core"

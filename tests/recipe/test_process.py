@@ -79,7 +79,7 @@ def test_a_wheel_on_the_path_is_enabled_and_loaded(kitchen: Any, tmp_path: Path)
     built.plugin(
         "zipped",
         "from miles_core import Component, hookimpl\n@hookimpl\ndef miles_rewards():\n"
-        "    return [Component('zipped', 'm:M')]\n",
+        "    return [Component('zipped', 'miles_plugin_zipped:Any')]\nAny = None\n",
     )
     wheel = kitchen.site.folder / "miles_plugin_zipped-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
