@@ -11,6 +11,7 @@ INSTALLED := .venv/.installed
 
 install: $(INSTALLED)
 	$(BIN)/python -m miles_plugin_smollm2.fetch
+	$(BIN)/python -m miles_plugin_families.fetch
 
 quickstart: install
 	$(BIN)/miles run recipes/quickstart.yaml

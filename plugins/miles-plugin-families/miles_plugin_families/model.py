@@ -10,8 +10,9 @@ from typing import Any
 from miles_core import BuildContext, ModelCard, ModelFiles, RequestError
 from miles_plugin_families.catalog import FAMILIES, Family
 from miles_plugin_families.folder import check_family, read_card
-from miles_plugin_families.harmony import vocabulary_of
+from miles_plugin_families.harmony import NAME, ORDINARY, read_from, vocabulary
 from miles_plugin_families.options import FamilyOptions
+from miles_plugin_families.packaged import write_ranks
 from miles_plugin_families.practice import practice_card, practice_folder
 from miles_plugin_families.renderer import FamilyRenderer
 from miles_plugin_families.template import template_ids
@@ -70,7 +71,7 @@ class FamilyModel:
 
         name = self._options.renderer(self._family.renderer)
         config = type(config_from_name(name))(**self._options.settings())
-        harmony = vocabulary_of(self._folder) if name == "gpt-oss" else nullcontext()
+        harmony = read_from(self._harmony_vocabulary()) if name == "gpt-oss" else nullcontext()
         try:
             with harmony:
                 return create_renderer(self._tokenizer, config), config
@@ -80,6 +81,11 @@ class FamilyModel:
                 where=str(self._folder),
                 mend=f"give a checkpoint of {self._family.models}",
             ) from error  # fmt: skip
+
+    def _harmony_vocabulary(self) -> Path:
+        """From the checkpoint when it is not in the cache yet."""
+        tokenizer = self._folder / "tokenizer.json"
+        return vocabulary(lambda empty: write_ranks(tokenizer, ORDINARY, empty / NAME))
 
     @cached_property
     def _tokenizer(self) -> FamilyTokenizer:

