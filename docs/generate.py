@@ -17,18 +17,30 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import miles_core
 from miles_core import hookspecs
-from miles_core.contracts.component import KINDS
+from miles_core.contracts.component import KINDS, BuildContext, Component
+from miles_core.contracts.middleware import AgentMiddleware, GeneratorMiddleware, Middleware, RolloutMiddleware
 from miles_core.contracts.protocols import PROTOCOLS
 from miles_core.hookspecs import HOOK_OF_KIND
+from miles_core.recipe.schema import Recipe, Section
 from miles_core.testing.kit.run import all_checks
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 SCAFFOLD = ROOT / "miles_core" / "scaffold" / "kinds"
+CONTRACTS: dict[str, tuple[type, ...]] = {
+    **{kind: (protocol,) for kind, protocol in PROTOCOLS.items()},
+    "middleware": (Middleware, AgentMiddleware, GeneratorMiddleware, RolloutMiddleware),
+}
+"""Kind -> its Protocol, and what passes everything of it on."""
+
+FACTORY = (
+    "What its factory is given, and the keys of a recipe that no option may have: "
+    "[what every kind has in common](README.md#what-every-kind-has-in-common)."
+)
 GENERATED = "<!-- written by docs/generate.py from the code: edit the docstrings there -->\n"
 
 
@@ -55,19 +67,59 @@ def _index() -> str:
             "| kind | hook | what it is |",
             "|---|---|---|",
             *rows,
+            "",
+            "## What every kind has in common",
+            "",
+            "A registration hook returns a list of `miles_core.Component`, from",
+            "[`miles_core/contracts/component.py`](../../miles_core/contracts/component.py):",
+            "",
+            _code(inspect.getsource(Component).partition("    def ")[0]),
+            "",
+            "The factory is called as `factory(options, context)`, with the validated options and a",
+            "`miles_core.BuildContext`, and returns an object that keeps the contract of its kind:",
+            "",
+            _code(inspect.getsource(BuildContext)),
+            "",
+            "### Names that options may not have",
+            "",
+            "What stands beside `use:` in a recipe are the component's options, but for the keys that are Miles' own:",
+            "an option of such a name could never be given a value.",
+            "",
+            "| section | Miles' own keys |",
+            "|---|---|",
+            *_own_keys(),
         ]
     )
 
 
+def _own_keys() -> Iterator[str]:
+    """Rows of the keys that a section has beside the options of its component."""
+    yield "| every one | `use` |"
+    for name, field in Recipe.model_fields.items():
+        [section] = [each for each in _classes(field.annotation) if issubclass(each, Section)][:1] or [Section]
+        own = [f"`{key}`" for key in section.model_fields if key not in Section.model_fields]
+        if own:
+            yield f"| `{name}` | {', '.join(own)} |"
+
+
+def _classes(annotation: Any) -> Iterator[type]:
+    if inspect.isclass(annotation):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _classes(each)
+
+
 def _kind_page(kind: str) -> str:
     spec = _spec(HOOK_OF_KIND[kind])
-    protocol = PROTOCOLS.get(kind)
+    contract = CONTRACTS.get(kind, ())
     parts = [f"# Kind `{kind}`", _text(spec), f"Hook: `{HOOK_OF_KIND[kind]}{inspect.signature(spec)}`".replace("'", "")]
-    if protocol is not None:
-        home = protocol.__module__.replace(".", "/")
-        parts += ["## Contract", f"From [`{home}.py`](../../{home}.py):", _code(inspect.getsource(protocol))]
-        used = [_code(inspect.getsource(each)) for each in _travelling(protocol)]
+    if contract:
+        home = contract[0].__module__.replace(".", "/")
+        parts += ["## Contract", f"From [`{home}.py`](../../{home}.py):"]
+        parts += [_code(inspect.getsource(each)) for each in contract]
+        used = [_code(inspect.getsource(each)) for each in _travelling(contract)]
         parts += ["What its methods take and give:", *used] if used else []
+        parts += [FACTORY]
     parts += ["## A complete one", f"`miles plugins new xyz --kind {kind}` makes a package around these files:"]
     for file in sorted((SCAFFOLD / kind).rglob("*")):
         if file.suffix in (".py", ".yaml") and file.name != "__init__.py" and "__pycache__" not in file.parts:
@@ -121,12 +173,13 @@ def _code(source: str, suffix: str = ".py") -> str:
     return f"```{language}\n{textwrap.dedent(source).strip()}\n```"
 
 
-def _travelling(protocol: type) -> Iterator[type]:
+def _travelling(contract: tuple[type, ...]) -> Iterator[type]:
     """The public classes that the signatures of a contract name, in the order of naming."""
     seen: dict[str, type] = {}
-    for word in re.findall(r"\b[A-Z]\w+", "\n".join(_signatures(protocol))):
+    signatures = [line for each in contract for line in _signatures(each)]
+    for word in re.findall(r"\b[A-Z]\w+", "\n".join(signatures)):
         found = getattr(miles_core, word, None) if word in miles_core.__all__ else None
-        if inspect.isclass(found) and found is not protocol and word not in PROTOCOL_NAMES:
+        if inspect.isclass(found) and found not in contract and word not in PROTOCOL_NAMES:
             seen.setdefault(word, found)
     yield from seen.values()
 

@@ -61,11 +61,29 @@ class Evaluator(Protocol):
 
 
 class Tracker(Protocol):
-    """Where metrics go beside the run's folder."""
+    """Where metrics go beside the run's folder, which has them in any case.
 
-    def start(self, run: str, recipe: Mapping[str, Any]) -> None: ...
-    def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
-    def close(self, outcome: str) -> None: ...
+    Called in the driver's process, one call after the other. The run waits for each: give what takes long, such as an
+    upload, to a thread of the tracker's own, and join it in `close`. What `start` raises refuses the run before any
+    work. What `log` and `close` raise is logged, counted and named in the run's summary, while the others and the run
+    go on; with `--strict-plugins`, the first failure of `log` ends the run.
+    """
+
+    def start(self, run: str, recipe: Mapping[str, Any]) -> None:
+        """Once for each `miles run` and `miles resume`, before any worker. `run` is the name of the run's folder, the
+        same after a resume; `recipe` is the resolved one with every default (JSON data)."""
+        ...
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """After each batch and its evaluations, before its checkpoint. `step` counts from 0; a resumed run goes on
+        from its checkpoint, so steps after it come again. `metrics` are the numbers of `metrics.jsonl`: which there
+        are depends on the recipe and may differ from step to step."""
+        ...
+
+    def close(self, outcome: str) -> None:
+        """Once, when the run ends: `outcome` is `done`, `failed` or `interrupted`. A run that was killed closes
+        nothing."""
+        ...
 
 
 class Handle(Protocol):

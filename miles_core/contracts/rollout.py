@@ -59,9 +59,16 @@ class Outcome:
 
 
 class Agent(Protocol):
-    """Runs an environment against a chat endpoint. Runs in its own task or subprocess."""
+    """Runs an environment against a chat endpoint.
 
-    async def run(self, episode: Episode) -> Outcome: ...
+    Built once, in the driver; each episode is a task of the driver's event loop, many at once: keep nothing of an
+    episode on the object, await what waits, and give what blocks to a thread or a subprocess of your own.
+    """
+
+    async def run(self, episode: Episode) -> Outcome:
+        """The verdict. It adds to the conversation and sends the model's messages back as they came: a session refuses
+        another history (409). An exception is a failed attempt, and never a score."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +159,17 @@ class Data(Protocol):
 
 
 class Reward(Protocol):
-    """Scores a finished group."""
+    """Scores a finished group.
+
+    Built once, in the driver, and asked for many groups at once: keep nothing of a group on the object. It runs in the
+    driver's event loop, which every attempt of the rollout waits for. So await what waits (a service, through an async
+    client), and give what blocks or computes for long to `asyncio.to_thread` or to a process.
+    """
 
     async def score(self, group: Group) -> list[Score | None]:
-        """One score for each trajectory, in order; None is no verdict. Raising fails the group, by name."""
+        """One score for each trajectory, in order; None is no verdict, and never 0 for that. Attempts that failed or
+        were aborted are not in `group`. Raising ends the run, with an error that names the reward, the task and the
+        line."""
         ...
 
 
