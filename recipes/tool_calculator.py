@@ -83,17 +83,18 @@ def calculate(name: str, arguments: str) -> str:
 
 
 class Sums:
-    """Sums, each with a demonstration of how to work it out. Endless. An eighth of all questions, by a checksum of their
-    words, is held out: no question is both trained on and measured."""
+    """Sums, each with a demonstration of how to work it out. Endless. An eighth of all questions, by a checksum of
+    their words, is held out: no question is both trained on and measured."""
 
     class Options(miles_core.Options):
         largest: int = Field(default=99, ge=9, description="largest number in a sum")
         terms: tuple[int, int] = Field(default=(2, 3), description="numbers in a sum: from, to")
+        first: int = Field(default=0, ge=0, description="where to begin, so that phases see different sums")
 
     def __init__(self, options: Options, context: BuildContext) -> None:
         self._options = options
         self._seed = context.seed
-        self._next = 0
+        self._next = options.first
 
     def draw(self) -> Draw:
         while True:
