@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from miles_core.contracts.model import Renderer
@@ -16,8 +18,9 @@ TOKENS = "tokens"
 
 
 def token_message(renderer: Renderer, tokens: TokenArray) -> Message:
-    """What people see of tokens that came without messages."""
-    return {"role": TOKENS, "content": renderer.decode(tokens)}
+    """What people see of tokens that came without messages. Equal for equal tokens alone: others may read the same."""
+    digest = hashlib.blake2b(tokens.tobytes(), digest_size=12).hexdigest()
+    return {"role": TOKENS, "content": renderer.decode(tokens), "digest": digest}
 
 
 def attach_tokens(tree: Tree, tokens: TokenArray, *, any_history: bool) -> Node | None:
@@ -28,10 +31,22 @@ def attach_tokens(tree: Tree, tokens: TokenArray, *, any_history: bool) -> Node 
     """
     if not any_history:
         return _linear(tree, tokens)
-    found = max((n for n in tree.nodes if _goes_on(n.tokens, tokens)), key=lambda n: (n.stop, n.number), default=None)
-    if found is not None:
-        refuse_truncated(found)
-    return found
+    deepest: Node | None = None
+    open_places: list[Node | None] = [None]
+    while open_places:
+        node = open_places.pop()
+        if node is not None and (deepest is None or (node.stop, node.number) > (deepest.stop, deepest.number)):
+            deepest = node
+        open_places += [child for child in tree.children(node) if _passes_through(child, tokens)]
+    if deepest is not None:
+        refuse_truncated(deepest)
+    return deepest
+
+
+def _passes_through(node: Node, tokens: TokenArray) -> bool:
+    """Whether tokens that begin as its parent does go through a node, and on."""
+    own = np.concatenate([node.bridge, node.sampled.tokens])
+    return node.stop < len(tokens) and np.array_equal(tokens[node.start : node.stop], own)
 
 
 def _linear(tree: Tree, tokens: TokenArray) -> Node | None:

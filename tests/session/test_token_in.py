@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 from serving import call, check_against_log, client_of, served, user
 
-from miles_core import Sampling, SessionRules
-from miles_core.testing import ScriptedEngine, make_attempt
+from miles_core import RealClock, Sampling, SessionRules
+from miles_core.session.call import TokenRequest
+from miles_core.session.store import SessionStore
+from miles_core.testing import CharRenderer, ScriptedEngine, make_attempt
 
 PATH = "/inference/v1/generate"
 
@@ -88,3 +93,22 @@ async def test_a_clients_own_stop_tokens_end_a_turn():
         address = await server.open(make_attempt(sampling=Sampling(max_new_tokens=9, stop_tokens=(0,))))
         _, body = await ask(address, [1], stop_token_ids=[98])
         assert body["choices"][0]["token_ids"] == [97, 98] and body["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_random_branches_of_tokens_are_those_that_the_engine_saw():
+    rng, engine = random.Random(5), ScriptedEngine(context=10**6)
+    store = SessionStore(engine, CharRenderer(), RealClock(), 10**6)
+    session = store.find(store.open(make_attempt(), SessionRules("branching")))
+    known: list[list[int]] = [[]]
+    for _ in range(150):
+        prompt = [*rng.choice(known), *(rng.randrange(1, 4) for _ in range(rng.randint(1, 3)))]
+        reply = await session.chat(TokenRequest(np.array(prompt, np.int32)))
+        assert reply.node.tokens.tolist() == [*engine.log[-1].prompt, *engine.log[-1].tokens]
+        assert list(engine.log[-1].prompt) == prompt
+        known.append(reply.node.tokens.tolist())
+    sequences = session.collect().sequences
+    trained = sum(sequence.sampled_count for sequence in sequences)
+    kept = {span.request for sequence in sequences for span in sequence.spans}
+    assert trained == sum(len(e.tokens) for e in engine.log if e.request.id in kept)  # each of them once
+    for sequence in sequences:
+        assert sequence.tokens.tolist() in known
