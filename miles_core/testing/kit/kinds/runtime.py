@@ -76,11 +76,8 @@ async def deaths(subject: ComponentSubject) -> None:
         waiting = asyncio.ensure_future(handle.call("wait"))
         await settle()
         dying = asyncio.ensure_future(handle.call("die"))
-        for earlier in (
-            dying,
-            waiting,
-            None,
-        ):  # who asks before it is dead may still be answered: so the last asks after
+        # The last one asks when it is dead: who asks while it dies may still be answered.
+        for earlier in (dying, waiting, None):
             call = earlier or asyncio.ensure_future(handle.call("echo", 1))
             try:
                 await soon(call, "a call to a dead process", "wake whoever waits when the process ends")
