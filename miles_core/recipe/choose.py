@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from miles_core.contracts.component import ComponentRef
+from miles_core.contracts.options import NoOptions
 from miles_core.errors import MilesError, PluginError
 from miles_core.host.decide import CORE_DISTRIBUTION
 from miles_core.host.load import guarded
@@ -169,6 +170,12 @@ class Chooser:
 
     def _options(self, found: Registered, data: dict[str, Any], parts: Parts, section_name: str) -> Any:
         model = options_model(found)
+        if found.component.name in self.research and model is NoOptions and data:
+            mend = f"write a class `Options` inside it, a subclass of miles_core.Options with {', '.join(data)}"
+            for key in data:
+                what = f"is not a known key, since {found.component.factory} has no class `Options`"
+                self._faults.add((*parts, key), what, mend)
+            return None
         return validate(model, data, parts, self._faults, also=CORE_KEYS.get(section_name, ()))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -16,11 +17,14 @@ from pydantic import BaseModel, ValidationError
 
 from miles_core.recipe.document import shown
 from miles_core.recipe.faults import Faults
-from miles_core.recipe.yaml_text import Part, Parts
+from miles_core.recipe.yaml_text import Part, Parts, dotted
 
 Model = TypeVar("Model", bound=BaseModel)
 
 _MAPPING_EXPECTED = ("model_type", "model_attributes_type", "dict_type")
+
+_NUMBERS = frozenset({"int_type", "int_parsing", "float_type", "float_parsing"})
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
 
 _EXPECTED = {
     "int_type": "an integer",
@@ -81,12 +85,30 @@ def add_faults(
     """One fault for each path: the branches of a union each report their own error for the same value."""
     merged: dict[Parts, list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):
+        option = _default_of(model, detail, data)
+        if option:
+            said = f"the default of option `{option}` of {model.__module__}:{model.__qualname__} is "
+            said += f"{shown(detail['input'])}, expected {_expected(detail)}"
+            faults.add(parts, said, f"give `{option}` a default that it accepts", broken=True)
+            continue
         merged.setdefault(path_of(detail, data), []).append(detail)
     for path, details in merged.items():
         if any(path != other and other[: len(path)] == path for other in merged) and _only_shape(details):
             continue  # another branch of the union got further down
         what, mend = _sentence(details, model, data, path, also)
         faults.add((*parts, *path), what, mend)
+
+
+def _default_of(model: type[BaseModel], detail: Mapping[str, Any], data: Any) -> str:
+    """The option whose own default is what a model refuses, dotted; "" when it refuses what the recipe says."""
+    path = path_of(detail, data)
+    if detail["type"] in ("missing", "extra_forbidden"):
+        return ""
+    here, known = _at(data, path), fields_at(model, path) | {*model.model_fields}
+    beyond = [part for part in detail["loc"] if isinstance(part, str) and part in known]
+    if not (isinstance(here, Mapping) and beyond) or beyond[-1] in (*here, *path):
+        return ""
+    return dotted((*path, beyond[-1]))
 
 
 def _only_shape(details: list[Mapping[str, Any]]) -> bool:
@@ -126,7 +148,7 @@ def _sentence(
     if detail["type"] in _MAPPING_EXPECTED and isinstance(value, str) and "use" in fields_at(model, path):
         return f"is {shown(value)}, expected a mapping", f"write {{use: {value}}}"
     expected = " or ".join(dict.fromkeys(_expected(each) for each in details))
-    return f"is {shown(value)}, expected {expected}", _nearest_choice(details, value)
+    return f"is {shown(value)}, expected {expected}", _nearest_choice(details, value) or _written_right(details, value)
 
 
 def _missing_mend(model: type[BaseModel], data: Any, path: Parts) -> str:
@@ -157,6 +179,22 @@ def _nearest_choice(details: list[Mapping[str, Any]], value: Any) -> str:
     ]
     near = difflib.get_close_matches(value, choices, n=1)
     return f"did you mean {near[0]}?" if near else ""
+
+
+def _written_right(details: list[Mapping[str, Any]], value: Any) -> str:
+    """The same value as another type, where quotes make the difference."""
+    types = {detail["type"] for detail in details}
+    if "string_type" in types and isinstance(value, bool | int | float):
+        return f'quote it: "{json.dumps(value)}"'
+    if isinstance(value, str) and types & _NUMBERS and _NUMBER.fullmatch(value):
+        return f"write {value} without quotes"
+    if isinstance(value, str) and types & {"bool_type", "bool_parsing"} and value.lower() in ("true", "false"):
+        return f"write {value.lower()} without quotes"
+    if types & {"list_type", "tuple_type", "set_type", "frozen_set_type"} and isinstance(
+        value, bool | int | float | str
+    ):
+        return f"write [{value if isinstance(value, str) else json.dumps(value)}]"
+    return ""
 
 
 def _at(data: Any, path: Parts) -> Any:

@@ -94,3 +94,56 @@ def test_a_word_that_no_model_knows_is_still_the_recipes_fault(kitchen: Any) -> 
     add(kitchen, "from miles_core import Options\nclass Mine(Options):\n    words: int = 1\n")
     with pytest.raises(RequestError, match="is not a known key"):
         kitchen.plan(kitchen.changed(plugins="[toy, lab, mine]", rewards="[{use: mine, wrds: 3}]"))
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (
+            "bonus: float = Field(default='many')",
+            'option `bonus` of miles_plugin_mine_options:Mine is "many", expected a',
+        ),
+        ("bonus: float | None = Field(default='many')", "option `bonus`"),
+        ("bonus: int = Field(default=0, ge=1)", "is 0, expected 1 or more"),
+        ("bonus: int = Field(default='x', alias='plus')", "option `bonus`"),
+    ],
+)
+def test_a_wrong_default_is_the_plugins_fault(kitchen: Any, option: str, says: str) -> None:
+    add(kitchen, f"from miles_core import Options\nfrom pydantic import Field\nclass Mine(Options):\n    {option}\n")
+    said = refused(kitchen)
+    assert "the default of" in said and says in said and "expected a mapping" not in said
+
+
+def test_a_wrong_default_beside_a_wrong_word_is_told_apart(kitchen: Any) -> None:
+    source = "from miles_core import Options\nclass Mine(Options):\n    bonus: float = 'many'\n    words: int = 1\n"
+    add(kitchen, source)
+    with pytest.raises(RequestError) as error:
+        kitchen.plan(kitchen.changed(plugins="[toy, lab, mine]", rewards="[{use: mine, words: x}]"))
+    said = [problem.what for problem in error.value.problems]
+    assert len(said) == 2 and any("the default of option `bonus`" in each for each in said)
+    assert any('words: is "x", expected an integer' in each for each in said)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "mend"),
+    [
+        ("tuple[str, ...]", "[1]", 'quote it: "1"'),
+        ("str", "true", 'quote it: "true"'),
+        ("int", '"3"', "write 3 without quotes"),
+        ("float", '"1e-3"', "write 1e-3 without quotes"),
+        ("bool", '"True"', "write true without quotes"),
+        ("tuple[str, ...]", "because", "write [because]"),
+    ],
+)
+def test_a_wrong_type_says_how_to_write_it(kitchen: Any, type_: str, value: str, mend: str) -> None:
+    add(kitchen, f"from miles_core import Options\nclass Mine(Options):\n    words: {type_}\n")
+    with pytest.raises(RequestError) as error:
+        kitchen.plan(kitchen.changed(plugins="[toy, lab, mine]", rewards=f"[{{use: mine, words: {value}}}]"))
+    assert [problem.mend for problem in error.value.problems] == [mend]
+
+
+def test_research_code_without_options_says_so(kitchen: Any) -> None:
+    kitchen.site.module("kr", "class Kr:\n    def __init__(self, options, context): pass\n")
+    with pytest.raises(RequestError, match="kr:Kr has no class `Options`") as error:
+        kitchen.plan(kitchen.changed(rewards='[{use: "kr:Kr", words: [a]}]'))
+    assert "class `Options` inside it" in error.value.problems[0].mend
