@@ -118,8 +118,9 @@ def _say_page(row: Facts, seen: Probe) -> None:
 def _grade(row: Facts) -> str:
     if row.checked is None:
         return "never checked"
-    edited = " (of other code: the package was edited since)" if row.checked.current and is_of_other_code(row) else ""
-    return row.checked.label + edited
+    edited = is_of_other_code(row)
+    grade = row.checked.grade or "none"
+    return f"{grade} (of other code: the package was edited since)" if edited else row.checked.label
 
 
 def _requirement(state: Any) -> str:

@@ -22,7 +22,8 @@ CHECKS_FORMAT = 1
 
 
 class Checked(NamedTuple):
-    """What the conformance kit recorded in the package. `current` tells whether it is of the installed version."""
+    """What the conformance kit recorded in the package. `current` tells whether it is of what is installed: of its
+    version and, where the package is a source folder that somebody may edit, of its code (`edited` says otherwise)."""
 
     version: str
     grade: str
@@ -30,12 +31,13 @@ class Checked(NamedTuple):
     hook_api: str
     current: bool
     code: str = ""
+    edited: bool = False
 
     @property
     def label(self) -> str:
         """The grade as listings show it."""
         grade = self.grade or "none"
-        return grade if self.current else f"{grade}, of {self.version}"
+        return grade if self.current else f"{grade}, of {'other code' if self.edited else self.version}"
 
     @property
     def summary(self) -> str:
@@ -128,16 +130,23 @@ def read_checked(plugin: InstalledPlugin) -> tuple[Checked | None, str]:
     import json
 
     try:
-        return _checked(json.loads(text), plugin), ""
+        checked = _checked(json.loads(text), plugin)
+        if checked is not None and plugin.editable and checked.current and _edited(checked, plugin):
+            checked = checked._replace(current=False, edited=True)
+        return checked, ""
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return None, f"{file} is no record of checks: {error!r}"
 
 
 def is_of_other_code(row: Facts) -> bool:
-    """Whether the record of checks was made of other code than the package now has: somebody edited it since. The
-    core's own plugins share their package, so of them nothing can be told."""
-    folder, checked = package_folder(row.plugin), row.checked
-    if not folder or checked is None or not checked.code or row.plugin.distribution == "miles-core":
+    """Whether the record of checks was made of other code than the package now has: somebody edited it since."""
+    return row.checked is not None and (row.checked.edited or _edited(row.checked, row.plugin))
+
+
+def _edited(checked: Checked, plugin: InstalledPlugin) -> bool:
+    """The core's own plugins share their package, so of them nothing can be told."""
+    folder = package_folder(plugin)
+    if not folder or not checked.code or plugin.distribution == "miles-core":
         return False
     from pathlib import Path
 
