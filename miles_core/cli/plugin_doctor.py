@@ -24,6 +24,8 @@ from miles_core.host.diagnosis import (
     of_declarations,
     of_editable,
     of_extras,
+    of_groups,
+    of_kinds,
     of_loading,
     of_metadata,
     of_shadowing,
@@ -42,7 +44,7 @@ def examine_plugins(names: Sequence[str], *, as_json: bool) -> int:
     rows = find_plugins(index, names, facts_of(index, project_choices(index)))
     usable = [row for row in rows if row.status not in (BROKEN, INCOMPATIBLE, SHADOWED)]
     loadable = [row for row in usable if names or row.status == ENABLED]
-    remark(f"importing {len(loadable)} plugins, each in a process of its own")
+    remark(f"importing {_counted(len(loadable), 'plugin')}, each in a process of its own")
     if len(loadable) < len(usable):
         left = ", ".join(row.plugin.name for row in usable if row not in loadable)
         remark(f"not enabled and not named, so not imported: {left}")
@@ -68,7 +70,7 @@ def _troubles(
     index: Index, rows: Sequence[Facts], names: Sequence[str], probes: Sequence[tuple[Facts, Probe]]
 ) -> list[Trouble]:
     wanted = {row.plugin.name for row in rows}
-    found = [*of_metadata(index), *of_shadowing(index, sys.path)]
+    found = [*of_metadata(index), *of_shadowing(index, sys.path), *of_groups(index)]
     found = [each for each in found if not names or each.section == METADATA or each.plugin in wanted]
     told: set[str] = set()
     for row in rows:
@@ -79,6 +81,7 @@ def _troubles(
             found += of_extras(row.plugin, index.versions)
         told.add(row.plugin.location)
         found += of_editable(row.plugin) if row.status != BROKEN else ()
+        found += of_kinds(row.plugin)
     for row, seen in probes:
         found += of_loading(row.plugin, seen)
         found += of_declarations(row.plugin, seen)
@@ -95,4 +98,9 @@ def _say(found: Sequence[Trouble], count: int) -> None:
             if trouble.mend:
                 say(f"          mend: {trouble.mend}")
     serious = sum(trouble.serious for trouble in found)
-    say(f"{count} plugins, {serious} troubles, {len(found) - serious} remarks")
+    counts = [(count, "plugin"), (serious, "trouble"), (len(found) - serious, "remark")]
+    say(", ".join(_counted(number, word) for number, word in counts))
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

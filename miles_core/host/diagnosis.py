@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from miles_core.host.damage import broken_by, examine, mend_of
+from miles_core.host.entry_groups import without_plugin
 from miles_core.host.facts import BROKEN, INCOMPATIBLE, Facts, is_of_other_code
 from miles_core.host.metadata import normalise, read_sections
 from miles_core.host.needs import check_requirement
 from miles_core.host.probe import Probe
+from miles_core.host.provides import unknown_kinds
 from miles_core.host.scan import HOOK_API_GROUP, PLUGINS_GROUP, PROVIDES_GROUP, Index, InstalledPlugin
 from miles_core.host.source import package_folder, source_folder
 
@@ -85,7 +87,7 @@ def of_versions(row: Facts) -> Iterator[Trouble]:
         yield Trouble(VERSIONS, f"{plugin.title} is {row.status}: {row.error}", mend, plugin.name)
     elif row.error:
         yield Trouble(VERSIONS, f"{plugin.title}: {row.error}", "", plugin.name, serious=False)
-    if row.checked and not row.checked.current:
+    if row.checked and not row.checked.current and not row.checked.edited:
         what = f"{plugin.title}: its grade is that of {row.checked.version}"
         yield Trouble(VERSIONS, what, f"miles plugins check {plugin.name} --record", plugin.name, serious=False)
     elif is_of_other_code(row):
@@ -154,10 +156,23 @@ def _differing(said: Mapping[str, Mapping[str, str]], found: Mapping[str, Mappin
     return differing
 
 
+def of_groups(index: Index) -> Iterator[Trouble]:
+    """Distributions that mean to be plugins and are none."""
+    for name, what, mend in without_plugin(index):
+        yield Trouble(DECLARATIONS, what, mend, name)
+
+
+def of_kinds(plugin: InstalledPlugin) -> Iterator[Trouble]:
+    """What `miles.provides` says, against the kinds that there are: seen without an import."""
+    for fault in unknown_kinds(plugin):
+        yield Trouble(DECLARATIONS, f"{plugin.title}: {fault[0]}", fault[1], plugin.name)
+
+
 def of_loading(plugin: InstalledPlugin, seen: Probe) -> Iterator[Trouble]:
     """What went wrong when it was loaded, what it brought in, and what it changed for everybody in its process."""
     for problem in seen.problems:
-        yield Trouble(LOADING, problem.what, problem.mend, plugin.name)
+        place = f"{problem.where}: " if problem.where and problem.where not in problem.what else ""
+        yield Trouble(LOADING, f"{place}{problem.what}", problem.mend, plugin.name)
     if seen.heavy:
         what = f"{plugin.title}: registering imports {', '.join(seen.heavy)} ({seen.import_ms:.0f} ms)"
         mend = "name factories and options as strings, and import heavy libraries in the factory's module"

@@ -25,6 +25,7 @@ from miles_core.errors import PluginError, Problem
 from miles_core.host.damage import explain
 from miles_core.host.metadata import normalise
 from miles_core.host.scan import PLUGINS_GROUP, InstalledPlugin
+from miles_core.host.source import source_folder
 
 if TYPE_CHECKING:
     _Manager = NamedExtensionManager[Any]
@@ -168,6 +169,25 @@ def place_of(error: BaseException) -> str:
     return ""
 
 
+def _right_module(plugin: InstalledPlugin, missing: str) -> str:
+    """What to do about an entry point whose own module is not there: the author's mistake where the package or the
+    source folder is, else a broken installation."""
+    above, _, last = missing.rpartition(".")
+    spec = sys.modules.get(above)
+    source = source_folder(plugin)
+    folders = [Path(each) for each in getattr(spec, "__path__", ())] if above else [Path(plugin.location).parent]
+    folders += [Path(source), Path(source, "src")] if source and not above else []
+    names = [each.name.removesuffix(".py") for folder in folders if folder.is_dir() for each in folder.iterdir()]
+    there = [name for name in names if name.isidentifier()]
+    near = difflib.get_close_matches(last, there, n=1, cutoff=0.75)
+    right = ".".join(filter(None, [above, *near]))
+    rest = plugin.module.removeprefix(missing)
+    wanted = f"`{plugin.name} = {right}{rest}`" if near else f"`{plugin.name} = …` to a module that is there"
+    if near or above or plugin.editable:
+        return f'correct the entry point in pyproject.toml, group "{PLUGINS_GROUP}", to {wanted}, then install it again'
+    return f"reinstall {plugin.distribution}"
+
+
 def _mend(plugin: InstalledPlugin, error: BaseException, place: str) -> str:
     call = _COMPONENT_CALL.match(str(error)) if isinstance(error, TypeError) else None
     if call is not None:
@@ -180,6 +200,7 @@ def _mend(plugin: InstalledPlugin, error: BaseException, place: str) -> str:
         top = error.name.partition(".")[0]
         if top != plugin.module.partition(".")[0].partition(":")[0]:
             return f"pip install {normalise(top)}{without}"
+        return f"{_right_module(plugin, error.name)}{without}"
     if plugin.editable or not plugin.distribution:
         return f"repair {place or plugin.location}{without}"
     return f"repair or reinstall {plugin.distribution}{without}"

@@ -75,8 +75,15 @@ def unknown(index: Index, name: str, where: str = "") -> Problem:
             mend="remove or refresh the earlier one",
         )
     if normalise(name) == MILESFILE:
-        return Problem("there is no milesfile.py beside the recipe or in its `code:` folders", where)
+        return Problem(
+            "there is no milesfile.py beside the recipe or in its `code:` folders",
+            where,
+            "write one there, and `miles plan RECIPE` checks it; `miles plugins check` is for installed plugins",
+        )
     short = short_name(name)
+    without = _without_entry_point(index, name, where)
+    if without is not None:
+        return without
     near = nearest(index, name)
     package = short if short.startswith("miles-") else NAMING_CONVENTION + short
     install = f"install it: pip install {package}"
@@ -86,6 +93,19 @@ def unknown(index: Index, name: str, where: str = "") -> Problem:
         where,
         mend=f"did you mean {near[0].name!r}? Otherwise {install}" if near else install,
     )
+
+
+def _without_entry_point(index: Index, name: str, where: str) -> Problem | None:
+    """What to say of a name whose distribution is installed, but is no plugin by its metadata."""
+    wanted = (normalise(name.partition(":")[0]), NAMING_CONVENTION + short_name(name))
+    plugins = {plugin.distribution for plugin in index.plugins}
+    found = next((each for each in wanted if each in index.versions and each not in plugins), None)
+    if found is None:
+        return None
+    from miles_core.host.entry_groups import no_entry_point
+
+    what, mend = no_entry_point(found, short_name(name))
+    return Problem(what, where, mend)
 
 
 def nearest(index: Index, name: str) -> list[InstalledPlugin]:

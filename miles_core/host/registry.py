@@ -13,6 +13,7 @@ from miles_core.host.call_trace import HookCall, HookTrace
 from miles_core.host.decide import NAMING_CONVENTION
 from miles_core.host.events import EventCaller, Listener, ListenerUse
 from miles_core.host.metadata import normalise
+from miles_core.host.provides import silence_of
 from miles_core.host.scan import Index, InstalledPlugin
 from miles_core.host.verdict import Verdict
 
@@ -161,6 +162,9 @@ class Registry:
                 )
                 missing.guess, missing.provider = True, plugin
                 return missing
+        silent_one = self._named_alike(kind, plain)
+        if silent_one is not None:
+            return silent_one
         here = sorted({each.component.name for each in self.components(kind)})
         guess = self._guess(kind, plain, here)
         silent = [each for each in self._off if each.plugin is None or not each.plugin.provides]  # it may be theirs
@@ -174,6 +178,19 @@ class Registry:
         )
         error.guess = bool(guess or blocked)
         return error
+
+    def _named_alike(self, kind: str, plain: str) -> UnknownComponent | None:
+        """An installed plugin that is called like the component, is not enabled, and does not say what it provides."""
+        off = {verdict.plugin for verdict in self._off}
+        for plugin in self.index.plugins:
+            silence = silence_of(plugin)
+            if plugin in self.plugins or plugin in off or normalise(plugin.name) != normalise(plain) or not silence:
+                continue
+            what = f"there is no {kind} {plain!r} among what is enabled; plugin {plugin.title} may provide it, which is"
+            error = UnknownComponent(f"{what} not enabled ({silence})", mend=_enabling(plugin))
+            error.guess, error.provider = True, plugin
+            return error
+        return None
 
     def _guess(self, kind: str, plain: str, here: Sequence[str]) -> str:
         """What was meant, if something like it exists."""

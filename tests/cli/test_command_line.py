@@ -19,7 +19,7 @@ PLUGIN = """\
 from miles_core import Component, hookimpl
 @hookimpl
 def miles_rewards():
-    return [Component("made-up", "nowhere:Nothing", summary="Never built")]
+    return [Component("made-up", "miles_core.rollout.match_reward:MatchReward", summary="Never built")]
 """
 BROKEN = "raise SystemExit('a plugin may do this')\n"
 

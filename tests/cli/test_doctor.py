@@ -20,7 +20,7 @@ REWARD = """
 from miles_core import Component, hookimpl
 @hookimpl
 def miles_rewards():
-    return [Component("{name}", "nowhere:Nothing")]
+    return [Component("{name}", "miles_core.rollout.match_reward:MatchReward")]
 """
 GLOBAL_STATE = """
 import locale, logging, multiprocessing, os, random, signal, sys, threading, warnings
@@ -190,3 +190,45 @@ def test_an_editable_plugin_whose_pyproject_moved_on_is_named(site: SitePackages
 def test_an_unknown_name_is_refused(site: SitePackages, tmp_path: Path) -> None:
     code, report, errors = doctor(tmp_path, "nosuch", "neither")
     assert code == 2 and not report and "nosuch" in errors and "neither" in errors
+
+
+def test_a_distribution_with_a_misspelt_group_is_named(tmp_path: Path) -> None:
+    desk = tmp_path
+    info = SitePackages(desk / "site").plugin("keyword", REWARD.format(name="keyword"))
+    text = (info / "entry_points.txt").read_text()
+    (info / "entry_points.txt").write_text(text.replace("[miles.plugins]", "[miles.plugin]"))
+    code, report, _ = doctor(desk)
+    [said] = [each for each in report["troubles"] if each["plugin"] == "keyword"]
+    assert code == 3 and "is installed, but has no entry point in the group 'miles.plugins'" in said["what"]
+    assert "(it has the group 'miles.plugin')" in said["what"] and "rename the group" in said["mend"]
+    done = subprocess.run(
+        [MILES, "plugins", "show", "keyword"], cwd=desk, env={**os.environ, "PYTHONPATH": str(desk / "site")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and said["what"] in done.stderr and "pip install" not in done.stderr
+
+
+def test_an_unknown_kind_is_told_without_an_import(tmp_path: Path) -> None:
+    desk = tmp_path
+    SitePackages(desk / "site").plugin("keyword", "raise SystemExit(3)", provides=["rewards.keyword", "loose"])
+    _, report, _ = doctor(desk)
+    said = [each for each in report["troubles"] if each["plugin"] == "keyword"]
+    assert "there is no kind 'rewards'" in said[0]["what"] and "`reward.keyword`" in said[0]["mend"]
+    assert "'loose', and it has no kind" in said[1]["what"]
+
+
+def test_a_mistake_in_a_hook_is_told_with_its_line(tmp_path: Path) -> None:
+    desk = tmp_path
+    source = "from miles_core import hookimpl\n\n@hookimpl\ndef miles_rewrads():\n    return []\n"
+    SitePackages(desk / "site").plugin("keyword", source, provides=["reward.keyword"])
+    _, report, _ = doctor(desk, "keyword")
+    assert any(
+        "miles_plugin_keyword.py:3" in text and "no hook miles_rewrads" in text for text in texts(report, "loading")
+    )
+
+
+def test_one_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    from miles_core.cli import plugin_doctor
+
+    plugin_doctor._say([], 1)
+    assert capsys.readouterr().out == "1 plugin, 0 troubles, 0 remarks\n"

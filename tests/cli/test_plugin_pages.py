@@ -37,6 +37,8 @@ class BrevityOptions(Options):
     limit: PositiveInt = Field(description="characters at which the score is 0")
     unit: Literal["characters", "words"] = "characters"
     weights: dict[str, float] | None = None
+
+class Brevity: ...
 """
 
 

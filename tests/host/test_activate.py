@@ -66,7 +66,23 @@ def test_a_missing_module_of_the_plugin_itself_says_to_reinstall_it(site: SitePa
     site.distribution("miles-plugin-bad", plugins={"bad": "miles_plugin_bad.plugin"})
     _, problems = opened("bad")
     assert "No module named 'miles_plugin_bad'" in problems[0].what
-    assert problems[0].mend.startswith("repair or reinstall miles-plugin-bad")
+    assert problems[0].mend.startswith("reinstall miles-plugin-bad")
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ("miles_plugin_bda.plugin", "`bad = miles_plugin_bad.plugin`"),
+        ("miles_plugin_bad.plugni", "`bad = miles_plugin_bad.plugin`"),
+        ("miles_plugin_bad.plugni:it", "`bad = miles_plugin_bad.plugin:it`"),
+        ("miles_plugin_bad.other", "`bad = …` to a module that is there"),
+    ],
+)
+def test_a_wrong_module_in_the_entry_point_gets_the_nearest(site: SitePackages, value: str, right: str) -> None:
+    site.module("miles_plugin_bad.plugin", "it = 1")
+    site.distribution("miles-plugin-bad", plugins={"bad": value})
+    _, problems = opened("bad")
+    assert right in problems[0].mend and "pyproject.toml" in problems[0].mend and "install it again" in problems[0].mend
 
 
 def test_a_missing_attribute_gets_the_nearest_and_the_file(site: SitePackages) -> None:

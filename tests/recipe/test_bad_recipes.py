@@ -283,3 +283,31 @@ def test_a_model_that_cannot_be_described_is_a_fault_at_its_line(kitchen: Any) -
     assert error.problems[0].mend == "download it"
     error = fails(kitchen, text.replace(":M}", ":Bug}"))
     assert error.exit_code == 3 and "SystemExit: 0" in str(error)
+
+
+REWARD = """
+from miles_core import Component, hookimpl
+@hookimpl
+def miles_rewards():
+    return [Component("keyword", "miles_core.rollout.match_reward:MatchReward")]
+"""
+
+
+@pytest.mark.parametrize(("provides", "why"), [((), "is empty"), (("rewards.keyword",), "there is no kind 'rewards'")])
+def test_an_installed_plugin_that_does_not_say_what_it_provides_is_not_installed_again(
+    kitchen: Any, provides: tuple[str, ...], why: str
+) -> None:
+    kitchen.site.plugin("keyword", REWARD, provides=provides)
+    with pytest.raises(RequestError) as error:
+        kitchen.plan(kitchen.changed(rewards="[{use: keyword}]"))
+    said = str(error.value)
+    assert "plugin keyword (miles-plugin-keyword 1.0) may provide it" in said and why in said
+    assert 'add "keyword" to plugins:' in said and "pip install" not in said
+
+
+def test_a_distribution_without_an_entry_point_is_not_installed_again(kitchen: Any) -> None:
+    info = kitchen.site.plugin("keyword", REWARD)
+    (info / "entry_points.txt").write_text("[miles.plugin]\nkeyword = miles_plugin_keyword\n")
+    with pytest.raises(RequestError, match=r"miles-plugin-keyword 1\.0 is installed, but has no entry point") as error:
+        kitchen.plan(kitchen.changed(plugins="[toy, lab, keyword]"))
+    assert "pip install" not in str(error.value)
