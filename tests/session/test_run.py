@@ -149,7 +149,7 @@ def test_an_agent_that_fails_is_a_failed_trajectory_and_the_rest_is_trained(benc
     for trajectory, disposition in trajectories(done):
         ends[disposition] += 1
         if disposition is Disposition.FAILED:
-            assert trajectory.metadata["error"] == "OSError: no sandbox"
+            assert trajectory.metadata["error"].startswith("OSError: no sandbox")
             assert trajectory.reward is None
     assert ends[Disposition.FAILED] > 0 and ends[Disposition.TRAINED] > 0
 
