@@ -16,44 +16,27 @@ import asyncio
 import random
 import time
 
-import numpy as np
-
-from miles_core import BuildContext, Draw, PauseMode, Sequence, Span, Task, Trajectory
+from miles_core import BuildContext, PauseMode, Trajectory
 from miles_core.contracts.options import ScheduleOptions
 from miles_core.rollout.async_schedule import AsyncOptions, AsyncSchedule
 from miles_core.rollout.one_step_off import OneStepOffOptions, OneStepOffSchedule
 from miles_core.rollout.staleness import OldestToken, OldestTokenOptions
 from miles_core.rollout.sync_schedule import SyncSchedule
-from miles_core.testing.practice import Practice, practise
+from miles_core.simulate.attempts import NumberedTasks
+from miles_core.simulate.light import light_sequence
 from miles_core.simulate.virtual_time import VirtualClock, run_in_virtual_time
+from miles_core.testing.practice import Practice, practise
 
 CONTEXT = BuildContext(1, "benchmark")
 SIGMA = 1.5
 BATCH = {"groups_per_step": 16, "group_size": 8}
 
 
-class Endless:
-    """Tasks without end."""
-
-    def __init__(self) -> None:
-        self._drawn = 0
-
-    def draw(self) -> Draw:
-        self._drawn += 1
-        return Draw(Task(f"t{self._drawn}", "p"), 0)
-
-
-def sampled(version: int, n: int = 4) -> Sequence:
-    span = (Span(0, n, version, "engine-0", "r"),)
-    logprobs = np.full(n, -1, np.float32)
-    return Sequence(np.zeros(n, np.int32), np.ones(n, bool), logprobs, np.full(n, version, np.int32), span)
-
-
 def go(schedule: object, steps: int, train_seconds: float, limit: int | None = None) -> Practice:
     """So many batches with log-normal latencies of mean 1 s."""
 
     async def main() -> Practice:
-        current, noise = [sampled(1)], random.Random(1)
+        current, noise = [light_sequence(0, [(4, 1)])], random.Random(1)
 
         async def generate(attempt) -> Trajectory:  # type: ignore[no-untyped-def]
             began = current[0]
@@ -64,13 +47,13 @@ def go(schedule: object, steps: int, train_seconds: float, limit: int | None = N
             await asyncio.sleep(train_seconds)
 
         async def publish(version: int, _pause: PauseMode) -> None:
-            current[0] = sampled(version)
+            current[0] = light_sequence(0, [(4, version)])
 
         staleness = None if limit is None else OldestToken(OldestTokenOptions(limit=limit), CONTEXT)
         clock = VirtualClock()
         return await practise(
             schedule,
-            Endless(),
+            NumberedTasks(),
             generate,
             steps=steps,
             train=train,

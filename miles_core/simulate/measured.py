@@ -90,6 +90,6 @@ def _training(steps: Several[Mapping[str, Any]], left: Mapping[int, _Left]) -> d
     return {
         "train_seconds": whole,
         "train_tokens_per_second": 1 / max(each, LOWEST),
-        "publish_seconds": statistics.median(step["time/publish"] for step in steps),
-        "record_seconds": max(0.0, statistics.median(others)),
+        "publish_seconds": statistics.fmean(step["time/publish"] for step in steps),
+        "record_seconds": max(0.0, statistics.fmean(others)),
     }
