@@ -7,7 +7,7 @@ as `Problem`s in one error, so that a person mends them in one go.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -18,11 +18,13 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault: `where` is `file:line`, a recipe path or a plugin; `mend` is what the person should do."""
+    """One fault: `where` is `file:line`, a recipe path or a plugin; `mend` is what the person should do; `trace` is the
+    traceback of what a plugin raised, shown to those who ask for tracebacks."""
 
     what: str
     where: str = ""
     mend: str = ""
+    trace: str = field(default="", compare=False, repr=False)
 
     def __str__(self) -> str:
         lines = [f"{self.where}: {self.what}" if self.where else self.what]

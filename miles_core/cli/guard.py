@@ -89,6 +89,8 @@ def _report(text: str, error: BaseException, code: int, wants_traceback: bool) -
 
         traceback.print_exception(error)
         remark(getattr(error, "origin", ""))
+        for trace in filter(None, (problem.trace for problem in getattr(error, "problems", ()))):
+            remark(trace)
     for line in [text, *getattr(error, "__notes__", [])]:
         remark(line)
     sys.stderr.flush()

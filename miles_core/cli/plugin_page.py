@@ -22,7 +22,9 @@ def show_plugin(name: str, *, as_json: bool) -> int:
     index = scan()
     row = find_plugin(index, name, facts_of(index, project_choices(index)))
     seen = probe(row.plugin) if row.plugin.module and row.status != SHADOWED else Probe()
-    problems = [*_standing(row), *seen.problems]
+    problems = [*seen.problems] or _standing(
+        row
+    )  # loading says the same of what its metadata lacks, and how to mend it
     if as_json:
         say_json(
             {
@@ -54,6 +56,9 @@ def find_plugin(index: Index, name: str, rows: Sequence[Facts]) -> Facts:
             from miles_core.host.names import ambiguous
 
             raise PluginError([ambiguous(name, found)])
+    providers = [row for row in rows if name in row.plugin.provides and row.status != SHADOWED]
+    if len(providers) == 1:
+        return providers[0]
     from miles_core.host.names import unknown
 
     raise RequestError([unknown(index, name)])

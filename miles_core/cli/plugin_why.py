@@ -6,12 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from miles_core import __version__
 from miles_core.cli.output import say, say_json, table
 from miles_core.errors import EXIT_DONE, RequestError
 from miles_core.host import names
+from miles_core.host.admit import objections
 from miles_core.host.decide import decide
+from miles_core.host.facts import facts_of
+from miles_core.host.known_bad import KNOWN_BAD
 from miles_core.host.request import ENABLES, PluginRequest, read_request
-from miles_core.host.scan import Index, scan
+from miles_core.host.scan import Index, InstalledPlugin, scan
 from miles_core.host.verdict import INSTALLED, UNKNOWN, Reason, Verdict
 
 _SAYS = {"blocks": "blocks it", "enables": "enables it", "leaves out": "leaves it out"}
@@ -28,7 +32,7 @@ def explain_plugin(name: str, *, recipe: str | None, selected: Sequence[str], as
         request, index = _with_recipe(request, index, recipe)
     verdicts = _verdicts(name, index, request)
     if as_json:
-        say_json([verdict.to_json() for verdict in verdicts])
+        say_json({"verdicts": [verdict.to_json() for verdict in verdicts]})
         return EXIT_DONE
     for number, verdict in enumerate(verdicts):
         if number:
@@ -58,7 +62,7 @@ def _verdicts(name: str, index: Index, request: PluginRequest) -> list[Verdict]:
     decision = decide(index, request)
     found = names.matching(index.plugins, name)
     if found:
-        return [decision.verdict(each) or Verdict(each.name, each, INSTALLED, ()) for each in found]
+        return [decision.verdict(each) or _unmentioned(each, index, request) for each in found]
     mentioned = [
         each
         for each in decision.verdicts
@@ -67,6 +71,14 @@ def _verdicts(name: str, index: Index, request: PluginRequest) -> list[Verdict]:
     if not mentioned:
         raise RequestError([names.unknown(index, name)])
     return mentioned
+
+
+def _unmentioned(plugin: InstalledPlugin, index: Index, request: PluginRequest) -> Verdict:
+    """What would come of enabling it: its status as listings show it."""
+    against = objections(plugin, index, __version__, KNOWN_BAD, request.allowed)
+    listed = next(row.status for row in facts_of(index, {}) if row.plugin == plugin)
+    status = listed if listed != INSTALLED or not against else against[0].status
+    return Verdict(plugin.name, plugin, status, (), tuple(each.problem for each in against))
 
 
 def _outcome(reason: Reason, winner: Reason | None) -> str:

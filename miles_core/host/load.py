@@ -147,6 +147,7 @@ def _problem(plugin: InstalledPlugin, doing: str, error: BaseException) -> Probl
         f"{f' ({place})' if place else ''}",
         where=origin(plugin),
         mend=_mend(plugin, error, place),
+        trace="".join(traceback.format_exception(error)),
     )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from miles_core.contracts.component import ComponentRef
 from miles_core.contracts.options import NoOptions
-from miles_core.errors import MilesError, PluginError
-from miles_core.host.decide import CORE_DISTRIBUTION
+from miles_core.errors import MilesError, PluginError, RequestError
+from miles_core.host.decide import CORE_DISTRIBUTION, matching
 from miles_core.host.load import guarded
 from miles_core.host.options_model import options_model
 from miles_core.host.registry import BrokenProvider, Registered, Registry, UnknownComponent
@@ -134,7 +134,10 @@ class Chooser:
     def _find(self, kind: str, use: str, from_core: bool) -> tuple[Registered, Mapping[str, Any]]:
         registered = self.registry.is_distribution(use.partition(":")[0]) or self._is_of_milesfile(kind, use)
         if ":" in use and is_module_path(use) and not registered:
-            code = self.research[use] = research_code(kind, use, self.folders)
+            try:
+                code = self.research[use] = research_code(kind, use, self.folders)
+            except RequestError as error:
+                raise self._meant_plugin(kind, use) or error from None
             return Registered(kind, code.component, InstalledPlugin(use, "", "", use)), code.given
         try:
             return self.registry.find(kind, use), {}
@@ -142,6 +145,16 @@ class Chooser:
             if not from_core:
                 raise
             return self.registry.find(kind, f"{CORE_DISTRIBUTION}:{use}"), {}
+
+    def _meant_plugin(self, kind: str, use: str) -> RequestError | None:
+        """What to say when `use` is no research code, but names a plugin and what it provides."""
+        left, _, name = use.partition(":")
+        for plugin in matching(self.registry.index.plugins, left):
+            if f"{kind}.{name}" in plugin.provides:
+                enable = "" if plugin in self.registry.plugins else f', with "{plugin.name}" in plugins:'
+                what = f"{use} is no module:attr of research code; {left!r} is the plugin {plugin.title}"
+                return RequestError(what, mend=f"write `use: {name}` or `use: {plugin.distribution}:{name}`{enable}")
+        return None
 
     def _code_of(self, found: Registered, options: Any, parts: Parts) -> bool:
         """Import the research code that options name; False when some cannot be, which is noted."""

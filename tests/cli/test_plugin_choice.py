@@ -203,7 +203,7 @@ def test_why_tells_the_winner_and_the_losers(desk: Desk, monkeypatch: pytest.Mon
     options = ("plugins", "why", "demo", "--recipe", "recipe.yaml", "--plugin", "no:demo")
     code, out, err = desk.miles(*options, "--json")
     assert (code, err) == (0, "")
-    (verdict,) = json.loads(out)
+    (verdict,) = json.loads(out)["verdicts"]
     assert (verdict["name"], verdict["distribution"], verdict["status"]) == ("demo", "miles-plugin-demo", "disabled")
     assert [(reason["where"], reason["says"], reason["won"]) for reason in verdict["reasons"]] == [
         ("--plugin no:demo", "blocks", True),
@@ -268,7 +268,7 @@ def test_what_does_not_fit_is_refused_before_it_is_imported(desk: Desk) -> None:
     ):
         assert part in err
     _, out, _ = desk.miles("plugins", "why", "api", "--recipe", "recipe.yaml", "--json")
-    assert json.loads(out)[0]["status"] == "incompatible"
+    assert json.loads(out)["verdicts"][0]["status"] == "incompatible"
 
 
 def test_a_machine_with_an_allow_list_refuses_the_others(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,3 +350,41 @@ def test_resume_uses_what_the_run_recorded_whatever_is_said_now(desk: Desk, monk
     (desk.folder / "miles.toml").write_text('[plugins]\nenable = ["late"]\ndisable = ["demo"]\n')
     code, _, err = desk.miles("resume", str(folder), "--plain")
     assert code == 0, err
+
+
+def test_a_plugin_and_its_component_are_no_research_code(desk: Desk) -> None:
+    desk.plugin("keyword")
+    desk.recipe("keyword", '"keyword:keyword"')
+    code, _, err = desk.miles("plan", "recipe.yaml")
+    assert code == 2 and "'keyword' is the plugin keyword (miles-plugin-keyword 1.0)" in err
+    assert "write `use: keyword` or `use: miles-plugin-keyword:keyword`" in err
+
+
+def test_a_traceback_of_a_plugin_is_shown_to_those_who_ask(desk: Desk) -> None:
+    desk.plugin("demo", "def inner():\n    return {}['k']\ninner()\n")
+    desk.recipe("demo", "demo")
+    code, _, err = desk.miles("plan", "recipe.yaml")
+    assert code == 3 and "Traceback" not in err
+    _, _, err = desk.miles("plan", "recipe.yaml", "--traceback")
+    assert 'miles_plugin_demo.py", line 2, in inner' in err and "KeyError: 'k'" in err
+
+
+def test_a_plugin_is_found_by_what_it_provides(desk: Desk) -> None:
+    desk.plugin("demo")
+    code, out, err = desk.miles("plugins", "show", "reward.demo")
+    assert code == 0, err
+    assert "miles-plugin-demo 1.0" in out
+
+
+def test_a_missing_requirement_is_one_error_with_one_mend(desk: Desk) -> None:
+    desk.plugin("demo", requires=["absent-thing>=3"])
+    code, _, err = desk.miles("plugins", "show", "demo")
+    assert code == 3 and err.count("error:") == 1 and "pip install 'absent-thing>=3'" in err
+    _, out, _ = desk.miles("plugins", "why", "demo")
+    assert "demo (miles-plugin-demo 1.0) is broken" in out and "pip install 'absent-thing>=3'" in out
+
+
+def test_reasons_are_one_object(desk: Desk) -> None:
+    desk.plugin("demo")
+    _, out, _ = desk.miles("plugins", "why", "demo", "--json")
+    assert [each["name"] for each in json.loads(out)["verdicts"]] == ["demo"]

@@ -137,7 +137,7 @@ def test_a_plugin_is_shown_with_options_hooks_places_and_import_time(desk: Path)
         ("raising", "SystemExit"),
         ("syntax", "miles_plugin_syntax.py:1"),
         ("leaving", "ended the process with exit status 0 while it was imported"),
-        ("lonely", "absent-thing is not installed"),
+        ("lonely", "needs absent-thing>=3, which is not installed"),
         ("noisy", "implements no hook"),
     ],
 )
