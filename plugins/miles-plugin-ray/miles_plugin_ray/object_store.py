@@ -121,5 +121,5 @@ def _in_a_cluster(cluster: Mapping[str, str] | None = None) -> None:
     if ray.is_initialized():
         return
     address, token = (cluster["address"], cluster["token"]) if cluster else (None, "")
-    connection = Connection(address, Size(1), JOIN_SECONDS, own_token.by_url(token))
+    connection = Connection(address, Size(), JOIN_SECONDS, own_token.by_url(token))
     atexit.register(connection.close)

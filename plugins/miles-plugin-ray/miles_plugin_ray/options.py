@@ -25,7 +25,7 @@ class RayOptions(Options):
     gpus_per_trainer: NonNegativeFloat = Field(default=0, description="GPUs that the trainer reserves")
     cpus: PositiveInt | None = Field(
         default=None,
-        description="CPUs of a cluster of its own (default: the machine's, or what the recipe needs if that is more)",
+        description="CPUs that may be reserved in a cluster of its own (default: any number, shared by all)",
     )
     object_store_mib: int | None = Field(
         default=None, ge=80, description="MiB of a cluster of its own for objects (default: Ray's choice)"

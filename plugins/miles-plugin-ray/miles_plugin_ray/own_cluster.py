@@ -19,22 +19,26 @@ from miles_plugin_ray import own_token
 
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to anyone
+    "RAY_prestart_worker_first_driver": "0",  # idle processes that no actor of ours would use
+    "RAY_enable_worker_prestart": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # who reserves no GPU sees what a child process would see
 }
 END_SECONDS = 15.0
+UNCOUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What a cluster of its own has. `object_store_mib` None: Ray's choice."""
+    """What a cluster of its own has. `cpus` None: as many as anybody asks for, since processes share the machine's, as
+    child processes do. `object_store_mib` None: Ray's choice."""
 
-    cpus: int
+    cpus: int | None = None
     object_store_mib: int | None = None
 
     def settings(self) -> Mapping[str, int]:
         """As keyword arguments of ray.init."""
         store = {} if self.object_store_mib is None else {"object_store_memory": self.object_store_mib << 20}
-        return {"num_cpus": self.cpus, **store}
+        return {"num_cpus": self.cpus or UNCOUNTED, **store}
 
 
 class OwnCluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +17,8 @@ from miles_plugin_ray.options import RayOptions
 
 Resources = Mapping[str, float]
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK"]
+
+POLL_SECONDS = 0.5
 
 _LITTLE = 0.001
 """Of a machine's own resource, which thereby names the machine."""
@@ -63,7 +66,7 @@ class Places:
         """A place for each, in this order. `one_machine`: all of them, and all later ones, on the same machine.
         `grows`: the cluster may become larger. Raises RequestError, saying what was asked and what the cluster has,
         when they are not to be had in time."""
-        if not grows and any(total(wanted, name) > _total(name) for name in ("CPU", "GPU")):
+        if not grows and any(_asked(wanted, name) > _total(name) for name in ("CPU", "GPU")):
             raise _unsatisfied(wanted, self._strategy, 0)
         reused = [self._reuse(each) for each in wanted]
         new = [each for each, place in zip(wanted, reused, strict=True) if place is None]
@@ -98,13 +101,22 @@ class Places:
         strategy: Strategy = "STRICT_PACK" if one_machine else self._strategy
         group = placement_group(bundles, strategy=strategy)
         self._groups.append(group)
-        if not await asyncio.to_thread(group.wait, self._seconds):
+        if not await _reserved(group, self._seconds):
             self._groups.remove(group)
             remove_placement_group(group)
             raise _unsatisfied(wanted, strategy, self._seconds)
         if one_machine and self._machine is None:
             self._machine = await asyncio.to_thread(_machine_of, group)
         return [Place(group, index, each) for index, each in enumerate(wanted)]
+
+
+async def _reserved(group: PlacementGroup, seconds: float) -> bool:
+    """Asked again and again, since a thread that waits cannot be cancelled."""
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(group.wait, min(POLL_SECONDS, seconds)):
+        if time.monotonic() > deadline:
+            return False
+    return True
 
 
 def _total(name: str) -> float:
@@ -145,5 +157,5 @@ def _words(resources: Resources) -> str:
     return ", ".join(counted) or "no CPU"
 
 
-def total(wanted: Iterable[Resources], name: str) -> float:
+def _asked(wanted: Iterable[Resources], name: str) -> float:
     return sum(each.get(name, 0) for each in wanted)

@@ -19,7 +19,7 @@ from miles_plugin_ray.connection import Connection
 from miles_plugin_ray.handle import RayHandle
 from miles_plugin_ray.options import RayOptions
 from miles_plugin_ray.own_cluster import Size
-from miles_plugin_ray.placement import Place, Places, resources_of, total
+from miles_plugin_ray.placement import Place, Places, resources_of
 from miles_plugin_ray.workplace import Instructions, Workplace
 
 ONE_MACHINE = "one-machine"
@@ -108,7 +108,7 @@ class RayRuntime:
         wanted = [resources_of(start.ref, self._options) for start in starts]
         one = any(ONE_MACHINE in part.capabilities for start in starts for part in start.context.parts.values())
         try:
-            grows = not (await self._connect(total(wanted, "CPU"))).own
+            grows = not (await self._connect()).own
             places = await self._places.reserve(wanted, one_machine=one, grows=grows)
         except BaseException as error:
             for start in starts:
@@ -123,13 +123,12 @@ class RayRuntime:
             else:
                 start.place.set_result(place)
 
-    async def _connect(self, cpus: float) -> Connection:
-        """Join or start the cluster, once. One of its own has the CPUs that are asked for, whatever the machine has:
-        processes share them, as child processes do."""
+    async def _connect(self) -> Connection:
+        """Join or start the cluster, once."""
         async with self._connecting:
             if self._connection is None:
                 options = self._options
-                size = Size(options.cpus or max(_processors(), int(-(-cpus // 1))), options.object_store_mib)
+                size = Size(options.cpus, options.object_store_mib)
                 joining = asyncio.create_task(
                     asyncio.to_thread(Connection, options.address, size, options.start_seconds)
                 )
