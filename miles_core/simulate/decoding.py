@@ -91,4 +91,5 @@ def _in_a_stream(step: Metrics, made: list[int], engines: int) -> Equation:
     tokens, idle = float(sum(made)), min(step["time/engine_idle"], 0.5)
     slots = step["time/in_flight"] / max(1 - step["time/engine_idle"], LOWEST)
     beside = slots * (1 - 4 / 3 * idle) / (1 - idle)
-    return tokens, tokens * max(beside / engines - 1, 0.0), _attempt_seconds(step)
+    stood = slots * step["time/publish"]  # in flight, while nothing was decoded
+    return tokens, tokens * max(beside / engines - 1, 0.0), max(_attempt_seconds(step) - stood, LOWEST)
