@@ -12,9 +12,12 @@ import pytest
 
 from miles_core import Group, RequestError, Span
 from miles_core import Sequence as Row
+from miles_core.observe.folder import RunFolder
+from miles_core.observe.jsonl import JsonLines
 from miles_core.observe.trajectories import write_groups
 from miles_core.simulate.decoding import decoding
 from miles_core.simulate.lengths import read_lengths
+from miles_core.simulate.measured import measure
 from miles_core.testing import make_task
 from miles_core.types.trajectory import Disposition, Trajectory
 
@@ -112,3 +115,38 @@ def test_the_speed_of_engines_is_found_again(schedule):
     found = decoding(steps, batches, 1, schedule)
     assert found["seconds_per_token"] == pytest.approx(alone)
     assert found["seconds_per_neighbour"] == pytest.approx(neighbour)
+
+
+def made_up_run(root: Path) -> RunFolder:
+    """Ten steps of two engines, 4 attempts each; a training step is 0.2 s and a millisecond a token."""
+    folder = RunFolder.create(root, "made-up")
+    folder.recipe.write_text("engine: {use: toy, replicas: 2}\nschedule: {use: async}\n")
+    log = JsonLines(folder.metrics)
+    for step in range(10):
+        outputs = [10 + step, 20, 30, 40]
+        made = tuple(trajectory(f"g{step}.{i}", 5, n, 1.0) for i, n in enumerate(outputs))
+        entry = (Group(make_task(), step, 0, made), {t.id: Disposition.TRAINED for t in made})
+        write_groups(folder.trajectories, f"step-{step:06d}", [entry], step=step)
+        train, publish, tokens = 0.2 + 0.001 * (sum(outputs) + 20), 0.1, sum(outputs)
+        decoded = tokens * (0.05 + 0.01 * (4 / 2 - 1))  # attempt-seconds: 4 in flight, 2 at each engine
+        length = decoded / 4 + publish
+        log.append(
+            {"step": step, "phase": "main", "version": step + 1, "rollout/tokens": tokens, "time/train": train,
+             "time/publish": publish, "time/rollout": length - train - publish - 0.25, "time/step": length,
+             "time/in_flight": 4.0, "time/engine_idle": 0.0}
+        )  # fmt: skip
+    log.close()
+    return folder
+
+
+def test_speeds_of_a_run_are_read_from_its_records(tmp_path):
+    folder = made_up_run(tmp_path)
+    found = measure("made-up", tmp_path)
+    assert found["train_seconds"] == pytest.approx(0.2)
+    assert found["train_tokens_per_second"] == pytest.approx(1000)
+    assert found["publish_seconds"] == pytest.approx(0.1)
+    assert found["record_seconds"] == pytest.approx(0.25)
+    assert found["seconds_per_token"] + found["seconds_per_neighbour"] == pytest.approx(0.06)  # never seen apart
+    folder.metrics.write_bytes(b"".join(folder.metrics.read_bytes().splitlines(keepends=True)[:3]))
+    with pytest.raises(RequestError, match="fewer than 2 steps"):
+        measure("made-up", tmp_path)
