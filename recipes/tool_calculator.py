@@ -1,10 +1,10 @@
 """Sums that need a calculator, and the script that lets the model use one: OpenAI's client, and nothing of Miles in it.
 
-The calculator takes one operation at a time. So a sum of three numbers is two calls and an answer: three turns of the
-model, each of which sees the result of the one before.
+The calculator computes one operation at a time, the first, and says what is left. So a sum of three numbers is two
+calls and an answer: three turns of the model, each of which sees the result of the one before.
 
-    What is 27 + 48 - 9?        calculator("27 + 48")  ->  75
-                                calculator("75 - 9")   ->  66
+    What is 27 + 48 - 9?        calculator("27 + 48 - 9")  ->  75 - 9
+                                calculator("75 - 9")       ->  66
                                 66
 """
 
@@ -16,6 +16,7 @@ import random
 import re
 import zlib
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from openai import AsyncOpenAI
@@ -28,21 +29,21 @@ TOOL = {
     "type": "function",
     "function": {
         "name": "calculator",
-        "description": "Computes one operation.",
+        "description": "Computes the first operation.",
         "parameters": {"type": "object", "properties": {"expression": {"type": "string"}}},
     },
 }
-SYSTEM = "Use the calculator for one operation at a time."
-OPERATION = re.compile(r"\s*(-?\d{1,9})\s*([-+*])\s*(-?\d{1,9})\s*")
+SYSTEM = "Use the calculator until one number is left."
+FIRST = re.compile(r"(-?\d{1,9}) ([-+]) (\d{1,9})((?: [-+] \d{1,9})*)")
 
 
 def calculator(expression: str) -> str:
-    """The result of one operation on two whole numbers."""
-    found = OPERATION.fullmatch(expression)
+    """The expression with its first operation computed."""
+    found = FIRST.fullmatch(expression.strip())
     if found is None:
-        return "error: expected one operation, such as 12 + 30"
-    left, sign, right = int(found[1]), found[2], int(found[3])
-    return str({"+": left + right, "-": left - right, "*": left * right}[sign])
+        return "error: expected a sum, such as 12 + 30 - 4"
+    left, sign, right, rest = int(found[1]), found[2], int(found[3]), found[4]
+    return f"{left + right if sign == '+' else left - right}{rest}"
 
 
 class Calculating:
@@ -88,7 +89,7 @@ class Sums:
 
     class Options(miles_core.Options):
         largest: int = Field(default=99, ge=9, description="largest number in a sum")
-        terms: tuple[int, int] = Field(default=(2, 3), description="numbers in a sum: from, to")
+        terms: tuple[int, int] = Field(default=(2, 4), description="numbers in a sum: from, to")
         first: int = Field(default=0, ge=0, description="where to begin, so that phases see different sums")
 
     def __init__(self, options: Options, context: BuildContext) -> None:
@@ -117,28 +118,25 @@ class Sums:
 
     def _task(self, number: int) -> Task:
         rng = random.Random(f"{self._seed}/{number}")
-        total = rng.randint(2, self._options.largest)
-        text, steps = str(total), []
-        for _ in range(rng.randint(*self._options.terms) - 1):
-            sign, term = rng.choice("+-"), rng.randint(2, self._options.largest)
-            expression = f"{total} {sign} {term}"
-            total = int(calculator(expression))
-            text += f" {sign} {term}"
-            steps.append((expression, str(total)))
+        terms = [rng.randint(2, self._options.largest) for _ in range(rng.randint(*self._options.terms))]
+        text = str(terms[0]) + "".join(f" {rng.choice('+-')} {term}" for term in terms[1:])
+        steps = [text]
+        while not steps[-1].removeprefix("-").isdigit():
+            steps.append(calculator(steps[-1]))
         prompt = ({"role": "system", "content": SYSTEM}, {"role": "user", "content": f"What is {text}?"})
-        return Task(f"sum-{number}", prompt, str(total), {"tools": [TOOL], "demonstration": demonstration(steps)})
+        return Task(f"sum-{number}", prompt, steps[-1], {"tools": [TOOL], "demonstration": demonstration(steps)})
 
 
 def is_held_out(task: Task) -> bool:
     return zlib.crc32(task.prompt[-1]["content"].encode()) % 8 == 0
 
 
-def demonstration(steps: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def demonstration(steps: list[str]) -> list[dict[str, Any]]:
     """Messages that work a sum out: a call and its result for each operation, and the last result as the answer."""
     messages: list[dict[str, Any]] = []
-    for place, (expression, result) in enumerate(steps):
+    for place, (expression, result) in enumerate(pairwise(steps)):
         function = {"name": "calculator", "arguments": json.dumps({"expression": expression})}
         call = {"id": f"call-{place}", "type": "function", "function": function}
         messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
-    return [*messages, {"role": "assistant", "content": steps[-1][1]}]
+    return [*messages, {"role": "assistant", "content": steps[-1]}]
