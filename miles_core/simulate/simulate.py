@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from miles_core.contracts.component import BuildContext, ComponentRef
+from miles_core.contracts.rollout import Schedule
 from miles_core.errors import RequestError
 from miles_core.observe.bottleneck import bottleneck
 from miles_core.recipe.resolved import PhasePlan, Plan
@@ -62,14 +63,49 @@ def simulate(plan: Plan, phase: PhasePlan, question: Question, progress: Progres
 
 
 async def _simulate(plan: Plan, phase: PhasePlan, question: Question, progress: Progress) -> dict[str, Any]:
-    clock, service = VirtualClock(), question.service
-    fleet = ModelledFleet(service, question.engines)
-    lengths = question.lengths or usual_lengths(phase.sampling.max_new_tokens)
-    schedule = _build(plan, phase.schedule)
-    limit = phase.sampling.max_new_tokens
+    clock, service, limit = VirtualClock(), question.service, phase.sampling.max_new_tokens
+    fleet, lengths = ModelledFleet(service, question.engines), question.lengths or usual_lengths(limit)
+    schedule: Schedule = _build(plan, phase.schedule)
     attempts = Attempts(fleet, lengths, service, schedule.group_size, limit, question.seed)
     tally = Tally(attempts.open, needs_reward=phase.advantage is not None)
-    parts = Parts(
+    parts = _parts(plan, phase, schedule, attempts)
+    steps = _steps(question, phase, schedule.groups_per_step * schedule.group_size)
+
+    def took(what: Took) -> None:
+        tally.note(what)
+        progress(what.step, steps, tally.trajectories, clock.now())
+
+    def counters() -> dict[str, float]:
+        busy, slots = fleet.worked()
+        recording = tally.batches * service.record_seconds
+        trained = tally.became[Disposition.TRAINED]
+        tokens = tally.trained_tokens
+        return {"busy": busy, "slots": slots, "tokens": tokens, "trajectories": trained, "recording": recording}
+
+    async def train(groups: Several[Group]) -> None:
+        tokens = sum(len(sequence) for g in groups for t in g.trajectories for sequence in t.sequences)
+        await clock.sleep(service.training(tokens))
+
+    idleness = await parts.go_round(
+        steps,
+        train=train,
+        publish=fleet.publish,
+        record=lambda: clock.sleep(service.record_seconds),
+        clock=clock,
+        took=took,
+        warm=(int(STEADY[0] * steps), max(1, int(STEADY[1] * steps))),
+        counters=counters,
+        seed=question.seed,
+    )
+    tally.note(Took(steps, 0, [], parts.buffer.discarded(), {}))
+    tally.close(parts.buffer.waiting())
+    asked = {"phase": phase.name, "schedule": phase.schedule.name.rpartition(":")[2], "drawn_from": lengths.name}
+    return {**asked, **_report(question, parts, tally, idleness), "seconds": clock.now()}
+
+
+def _parts(plan: Plan, phase: PhasePlan, schedule: Schedule, attempts: Attempts) -> Parts:
+    """The recipe's own, but for data and generator."""
+    return Parts(
         schedule=schedule,
         rollout=_build(plan, phase.rollout),
         buffer=_build(plan, phase.buffer),
@@ -79,51 +115,17 @@ async def _simulate(plan: Plan, phase: PhasePlan, question: Question, progress: 
         generate=attempts,
         sampling=phase.sampling,
     )
-    steps = _steps(question, phase, schedule.groups_per_step * schedule.group_size)
 
-    def took(what: Took) -> None:
-        tally.note(what)
-        progress(what.step, steps, tally.trajectories, clock.now())
 
-    def counters() -> dict[str, float]:
-        busy, slots = fleet.worked()
-        trained = tally.became[Disposition.TRAINED]
-        recording = tally.batches * service.record_seconds
-        tokens = tally.trained_tokens
-        return {"busy": busy, "slots": slots, "tokens": tokens, "trajectories": trained, "recording": recording}
-
-    async def train(groups: Several[Group]) -> None:
-        tokens = sum(len(sequence) for g in groups for t in g.trajectories for sequence in t.sequences)
-        await clock.sleep(service.training(tokens))
-
-    async def record() -> None:
-        await clock.sleep(service.record_seconds)
-
-    idleness = await parts.go_round(
-        steps,
-        train=train,
-        publish=fleet.publish,
-        record=record,
-        clock=clock,
-        took=took,
-        warm=(int(STEADY[0] * steps), max(1, int(STEADY[1] * steps))),
-        counters=counters,
-        seed=question.seed,
-    )
-    tally.note(Took(steps, 0, [], parts.buffer.discarded(), {}))
-    tally.close(parts.buffer.waiting())
+def _report(question: Question, parts: Parts, tally: Tally, idleness: Idleness) -> dict[str, Any]:
     return {
-        "phase": phase.name,
-        "schedule": phase.schedule.name.rpartition(":")[2],
         "engines": question.engines,
         "seed": question.seed,
-        "batch": {"groups_per_step": schedule.groups_per_step, "group_size": schedule.group_size},
+        "batch": {"groups_per_step": parts.schedule.groups_per_step, "group_size": parts.schedule.group_size},
         "in_flight_limit": parts.slots,
-        "drawn_from": lengths.name,
-        "longest": limit,
-        "assumed": service.model_dump(),
+        "longest": parts.sampling.max_new_tokens,
+        "assumed": question.service.model_dump(),
         "steps": tally.batches,
-        "seconds": clock.now(),
         "trajectories": {kind.value: count for kind, count in sorted(tally.became.items()) if count},
         "discarded_groups": dict(sorted(tally.reasons.items())),
         "staleness": _ages(tally.ages),
