@@ -39,6 +39,12 @@ class Family:
         return self.renderer.startswith("kimi")
 
     @property
+    def stands_in(self) -> bool:
+        """Whether the tokenizer of a practice model is not the family's own. DeepSeek V3 and R1 borrow V4's, which has
+        the same ordinary tokens."""
+        return self.tokenizer == STAND_IN or (self.tokenizer == DEEPSEEK_V4 and self.name != DEEPSEEK_V4)
+
+    @property
     def vocabulary(self) -> int:
         """Rows of a practice model's embedding."""
         return VOCABULARY.get(self.tokenizer) or -(-(256 + len(self.marks)) // 32) * 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from miles_core import Component, hookimpl
-from miles_plugin_families.catalog import FAMILIES, STAND_IN
+from miles_plugin_families.catalog import FAMILIES
 
 
 @hookimpl
@@ -16,7 +16,7 @@ def miles_model_specs() -> Iterable[Component]:
             factory=f"miles_plugin_families.model:{_attribute(family.name)}",
             options=f"miles_plugin_families.options:{family.options}",
             summary=f"{family.models}: a local checkpoint with the family's chat format",
-            capabilities=frozenset({"stand-in-example"} if family.tokenizer == STAND_IN else ()),
+            capabilities=frozenset({"stand-in-example"} if family.stands_in else ()),
             example=family.example,
         )
         for family in FAMILIES.values()

@@ -14,9 +14,9 @@ from miles_core.testing.families.programs import Bank, Harness
 
 TURNS = 150
 KNOWN = {"glm-4.5": {"parity"}, "gpt-oss": {"parity"}}
-"""Checks that fail for a reason in the library: it writes parallel calls of GLM-4.5 beside a text without the line end
-between them that the template writes, and opens gpt-oss's turns in the analysis channel, which the template leaves to the
-model. Turns of a session are exact all the same."""
+"""Checks that fail for a reason in the library: beside a text it writes parallel calls of GLM-4.5 without the line end
+that the template puts between them, and it opens gpt-oss's turns in the analysis channel, which the template leaves to
+the model. Turns of a session are exact all the same."""
 REASONING = {
     name: {**family.example, key: True}
     for name, family in FAMILIES.items()
