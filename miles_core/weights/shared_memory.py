@@ -84,7 +84,7 @@ class SharedMemoryTransport:
 
 @functools.cache
 def _machine() -> str:
-    """What processes have in common that see each other's descriptors: the boot of the kernel, and the PID namespace."""
+    """What processes that see each other's descriptors have in common: a kernel's boot and a PID namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

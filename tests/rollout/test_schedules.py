@@ -29,9 +29,9 @@ from miles_core.rollout.one_step_off import OneStepOffOptions, OneStepOffSchedul
 from miles_core.rollout.single_turn import SingleTurn
 from miles_core.rollout.staleness import OldestToken, OldestTokenOptions
 from miles_core.rollout.sync_schedule import SyncSchedule
+from miles_core.simulate.virtual_time import VirtualClock, run_in_virtual_time
 from miles_core.testing import CharRenderer, ScriptedEngine, make_task
 from miles_core.testing.practice import Practice, practise
-from miles_core.simulate.virtual_time import VirtualClock, run_in_virtual_time
 from miles_core.weights.publication import publish
 
 CONTEXT = BuildContext(1, "test")
