@@ -22,9 +22,11 @@ def guarded(arguments: Sequence[str]) -> int:
     warnings.formatwarning = _plain_warning  # type: ignore[assignment]  # it is called by position
     try:
         from miles_core.cli.app import command_line
+        from miles_core.cli.own_process import own_process
 
-        code = command_line(words)
-        flush()
+        with own_process():
+            code = command_line(words)
+            flush()
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else EXIT_FAILED
     except KeyboardInterrupt as error:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from miles_core.cli.output import remark, say, say_json
@@ -48,10 +52,28 @@ def _refuse_core(found: list[InstalledPlugin]) -> None:
 
 
 def _write(name: str, found: list[InstalledPlugin], key: str, as_json: bool) -> int:
-    file = Path(FILE)
+    try:
+        with _alone():
+            return _change(Path(FILE).resolve(), name, found, key, as_json)
+    except OSError as error:
+        raise RequestError(f"cannot be changed: {error.strerror or error}", where=FILE) from error
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One change at a time in this folder, so that none is lost."""
+    folder = os.open(".", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _change(file: Path, name: str, found: list[InstalledPlugin], key: str, as_json: bool) -> int:
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else ""
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise RequestError(f"cannot be read: {error}", where=FILE) from error
     entries = entries_of(before)
     same = tuple(dict.fromkeys(each.name for each in entries if _means(each.name, name, found)))
@@ -61,8 +83,10 @@ def _write(name: str, found: list[InstalledPlugin], key: str, as_json: bool) -> 
     if text != before:
         with replacing(file) as draft:
             draft.write_text(text, encoding="utf-8")
+            if file.exists():
+                draft.chmod(file.stat().st_mode)
     if as_json:
-        say_json({"plugin": name, "file": str(file.resolve()), key: True, "changed": text != before})
+        say_json({"plugin": name, "file": str(file), key: True, "changed": text != before})
     else:
         say(f"{FILE}: {name} is {key}d here{'' if text != before else ' already'}")
     return EXIT_DONE

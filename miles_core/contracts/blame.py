@@ -10,6 +10,15 @@ _CORE = str(Path(__file__).parent.parent)
 _STANDARD = sysconfig.get_paths()["stdlib"]
 
 
+def text_of(error: BaseException) -> str:
+    """Class and text of an exception, also of one whose text cannot be had."""
+    try:
+        text = str(error)
+    except Exception as second:  # an exception class is a plugin's code, too
+        text = f"(its text raised {type(second).__name__})"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def place_of(error: BaseException) -> str:
     """`file:line` of the innermost frame that is neither the core's nor of an installed library; else of the innermost
     one of a library, which may be the plugin itself; "" when there is none."""

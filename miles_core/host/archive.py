@@ -5,6 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import zipfile
+import zlib
+
+_UNSOUND = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What the standard library raises for archives that are damaged, encrypted, or packed in a way that it lacks."""
 
 _FOLDER = re.compile(r"^([^/]+\.dist-info|EGG-INFO)/")
 
@@ -21,7 +25,7 @@ def metadata_folders(archive: str) -> list[str]:
         return []
     try:
         names = _members(archive)
-    except zipfile.BadZipFile as error:
+    except _UNSOUND as error:
         raise ValueError(f"not a sound zip archive: {error}") from error
     folders = {match.group(1) for match in map(_FOLDER.match, names) if match}
     return sorted(folder for folder in folders if folder.endswith(".dist-info"))
@@ -36,5 +40,5 @@ def read_member(location: str, file: str) -> bytes | None:
             return None
         with zipfile.ZipFile(archive) as opened:
             return opened.read(member)
-    except zipfile.BadZipFile as error:
+    except _UNSOUND as error:
         raise ValueError(f"not a sound zip archive: {error}") from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
 
+from miles_core.contracts.blame import text_of
 from miles_core.errors import PluginError, Problem, RunError
 from miles_core.host.call_trace import HookCall, HookTrace
 from miles_core.host.load import place_of
@@ -133,7 +134,7 @@ class EventCaller:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may raise anything, SystemExit and CancelledError included
-            text = f"{type(error).__name__}: {error}"
+            text = text_of(error)
             self._count(name, use, text, place_of(error))
         finally:
             spent = time.perf_counter() - started

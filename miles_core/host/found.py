@@ -86,7 +86,9 @@ class Found(NamedTuple):
 
             return read_member(self.location, file)
         try:
-            with open(os.path.join(self.location, file), "rb") as handle:  # noqa: PTH118, PTH123 (pathlib costs start-up)
+            # Not blocking: a pipe in place of a file would be waited for without end.
+            descriptor = os.open(os.path.join(self.location, file), os.O_RDONLY | os.O_NONBLOCK)  # noqa: PTH118 (pathlib costs start-up)
+            with open(descriptor, "rb") as handle:  # noqa: PTH123
                 return handle.read()
         except (FileNotFoundError, NotADirectoryError):
             return None

@@ -1,22 +1,34 @@
-"""Running the event loop from plain code, so that Ctrl-C and SIGTERM end it cleanly."""
+"""Running the event loop from plain code: Ctrl-C and SIGTERM end it cleanly, whatever a plugin does meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from miles_core.errors import PluginError
 
 Result = TypeVar("Result")
 
+log = logging.getLogger(__name__)
+
+INSIST_SECONDS = 5.0
+"""How long a plugin may hold the event loop after the run was told to end; then it is interrupted where it is."""
+
+LEFT_SECONDS = 15.0
+"""How long tasks that go on after the run may take to end; then they are named and left."""
+
 
 def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end. SIGTERM ends it like Ctrl-C. Inside a running event loop (a notebook), it runs in a
-    thread of its own."""
+    """Run a coroutine to its end. SIGTERM ends it like Ctrl-C: the first one cancels it, so that it cleans up; a second
+    one, or plain code that holds the event loop for `INSIST_SECONDS`, is interrupted at once. Inside a running event
+    loop (a notebook), it runs in a thread of its own."""
     if not _in_a_loop():
         return _run(work)
     with ThreadPoolExecutor(1) as thread:
@@ -33,33 +45,78 @@ def _in_a_loop() -> bool:
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    loop = asyncio.new_event_loop()
     try:
-        return asyncio.run(_interruptible(work))
-    except SystemExit as error:  # nothing of ours raises it inside the loop
-        raise PluginError(
-            f"a plugin called sys.exit({error.code!r}) in the driver", mend="let it raise an exception that says why"
-        ) from error
-
-
-async def _interruptible(work: Coroutine[Any, Any, Result]) -> Result:
-    if threading.current_thread() is not threading.main_thread():
-        return await work
-    task = asyncio.ensure_future(work)
-    terminated = False
-
-    def terminate() -> None:
-        nonlocal terminated
-        terminated = True
-        task.cancel()
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminate)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if terminated:
-            raise KeyboardInterrupt from None
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        raise
+        task = loop.create_task(work)
+        with _signals(loop, task) as stop:
+            try:
+                return loop.run_until_complete(task)
+            except asyncio.CancelledError:
+                if stop.asked:
+                    raise KeyboardInterrupt from None
+                raise
+            except SystemExit as error:  # nothing of ours raises it inside the loop
+                raise PluginError(
+                    f"a plugin called sys.exit({error.code!r}) in the driver",
+                    mend="let it raise an exception that says why",
+                ) from error
+            finally:
+                _end_the_rest(loop)
     finally:
-        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+        loop.close()
+
+
+class _Stop:
+    """What SIGINT and SIGTERM do: cancel the work; when asked again, or not heard in time, interrupt at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+        self.asked = False
+        self._heard = False
+        self._loop = loop
+        self._task = task
+
+    def __call__(self, number: int, _frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        self._loop.call_soon_threadsafe(self._cancel)
+        insisting = threading.Timer(INSIST_SECONDS, self._insist, [number])
+        insisting.daemon = True
+        insisting.start()
+
+    def _cancel(self) -> None:
+        self._heard = True
+        self._task.cancel()
+
+    def _insist(self, number: int) -> None:
+        if not self._heard:
+            os.kill(os.getpid(), number)
+
+
+@contextmanager
+def _signals(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> Iterator[_Stop]:
+    stop = _Stop(loop, task)
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_the_rest(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what still runs, and wait for it, but not for ever: an agent may ignore that it was cancelled."""
+    rest = asyncio.all_tasks(loop)
+    for task in rest:
+        task.cancel()
+    if rest:
+        _, stubborn = loop.run_until_complete(asyncio.wait(rest, timeout=LEFT_SECONDS))
+        for task in stubborn:
+            log.warning("%s goes on although it was cancelled; it is left", task.get_name())
+        if stubborn:
+            loop.set_exception_handler(lambda *_: None)  # it would say of each that it was destroyed
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())

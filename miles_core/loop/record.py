@@ -13,6 +13,7 @@ from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from miles_core.contracts.lifecycle import EventSink, RealClock
@@ -122,7 +123,7 @@ class Recorder:
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
             tracker.log(metrics["step"], numbers)
-        self._tell("step_finished", {"step": metrics["step"], "metrics": numbers})
+        self._tell("step_finished", {"step": metrics["step"], "metrics": MappingProxyType(numbers)})
         self.folder.write_status(
             state="running", steps_done=metrics["step"] + 1, steps=self._steps, last_metrics=numbers
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Several
 from typing import Any
 
+from miles_core.contracts.blame import text_of
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.observing import Tracker
 from miles_core.errors import MilesError, PluginError
@@ -69,7 +70,7 @@ class WatchedTracker:
             raise
         except BaseException as error:  # a plugin may raise anything
             self._failures += 1
-            self._last_error = f"{type(error).__name__}: {error}"
+            self._last_error = text_of(error)
             told = _blame(self._ref, method, error)
             if fatal:
                 raise told from error
@@ -101,7 +102,6 @@ def start_trackers(
 def _blame(ref: ComponentRef, method: str, error: BaseException) -> PluginError:
     place = place_of(error)
     return PluginError(
-        f"tracker {ref.name!r} of {ref.owner} failed in {method}: {type(error).__name__}: {error}"
-        f"{f' ({place})' if place else ''}",
+        f"tracker {ref.name!r} of {ref.owner} failed in {method}: {text_of(error)}{f' ({place})' if place else ''}",
         mend=f"repair it, or take {ref.name!r} out of the recipe's trackers",
     )

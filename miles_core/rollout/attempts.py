@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from miles_core.contracts.blame import place_of
+from miles_core.contracts.blame import place_of, text_of
 from miles_core.contracts.rollout import Attempt, GenerateContext, Generator
 from miles_core.errors import PluginError, RequestError, RunError
 from miles_core.rollout.together import is_our_end
@@ -39,7 +39,7 @@ class AttemptMaker:
         except BaseException as error:  # a generator is a plugin: its failure is data here, and counted
             if is_our_end(error):
                 raise
-            text = f"{type(error).__name__}: {error}"
+            text = text_of(error)
             if place := place_of(error):
                 text += f" ({place})"
             self._log(attempt, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 
-from miles_core.contracts.blame import place_of
+from miles_core.contracts.blame import place_of, text_of
 from miles_core.contracts.rollout import Reward
 from miles_core.errors import MilesError, PluginError
 from miles_core.rollout.agent import own_score
@@ -52,7 +52,7 @@ class Scorer:
         except BaseException as error:
             if is_our_end(error):
                 raise
-            what = f"raised {type(error).__name__}: {error}"
+            what = f"raised {text_of(error)}"
             place = place_of(error)
             mend = "repair it; for a trajectory that it cannot judge, None is no verdict"
             raise _blame(reward, group, f"{what} ({place})" if place else what, mend) from error
