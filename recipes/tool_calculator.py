@@ -47,7 +47,8 @@ def calculator(expression: str) -> str:
 
 
 class Calculating:
-    """Answers the model's calls until it answers the question. The verdict is 1 for the right number alone, else 0."""
+    """Answers the model's calls until it answers the question. The verdict is 1 for the right number alone, else half
+    the share of the sum's operations that the model had computed, one after the other."""
 
     class Options(miles_core.Options):
         turns: int = Field(default=4, ge=1, description="model calls in one conversation")
@@ -59,21 +60,24 @@ class Calculating:
     async def run(self, episode: Episode) -> Outcome:
         client = self._client.with_options(base_url=episode.base_url, api_key=episode.api_key)
         messages = list(episode.task.messages)
-        calls = failures = 0
+        steps = episode.task.metadata["steps"]
+        calls, failures, reached = 0, 0, 0
         for _ in range(self._turns):
             completion = await client.chat.completions.create(model="policy", messages=messages, tools=[TOOL])
             choice = completion.choices[0]
             if choice.finish_reason == "length":
                 break  # a turn that was cut cannot be continued
             if not choice.message.tool_calls:
-                right = (choice.message.content or "").strip() == episode.task.answer
-                return Outcome(float(right), {"calls": calls, "failures": failures})
+                if choice.message.content == steps[-1] and reached == len(steps) - 1:
+                    return Outcome(1.0, {"calls": calls, "failures": failures})
+                break
             messages.append(choice.message.model_dump(exclude_none=True))
             for call in choice.message.tool_calls:
                 result = calculate(call.function.name, call.function.arguments)
                 calls, failures = calls + 1, failures + result.startswith("error")
+                reached += result in steps[reached + 1 : reached + 2]
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-        return Outcome(0.0, {"calls": calls, "failures": failures})
+        return Outcome(0.5 * reached / (len(steps) - 1), {"calls": calls, "failures": failures})
 
 
 def calculate(name: str, arguments: str) -> str:
@@ -124,7 +128,9 @@ class Sums:
         while not steps[-1].removeprefix("-").isdigit():
             steps.append(calculator(steps[-1]))
         prompt = ({"role": "system", "content": SYSTEM}, {"role": "user", "content": f"What is {text}?"})
-        return Task(f"sum-{number}", prompt, steps[-1], {"tools": [TOOL], "demonstration": demonstration(steps)})
+        return Task(
+            f"sum-{number}", prompt, steps[-1], {"tools": [TOOL], "steps": steps, "demonstration": demonstration(steps)}
+        )
 
 
 def is_held_out(task: Task) -> bool:
