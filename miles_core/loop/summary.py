@@ -46,13 +46,12 @@ def listener_uses(registry: Registry) -> list[dict[str, Any]]:
 
 def failing_listeners(uses: Several[Mapping[str, Any]]) -> list[str]:
     """A sentence for each plugin whose event hooks, and each tracker of which calls, failed."""
-    return [
-        f"{_title(use)}: {use['failures']} of {use['calls']} calls failed, the last with {use['last_error']}"
-        for use in uses
-        if use["failures"]
-    ]
+    return [f"{_title(use)} failed, the last with {use['last_error']}" for use in uses if use["failures"]]
 
 
 def _title(use: Mapping[str, Any]) -> str:
-    who = f"{use['name']} ({' '.join(filter(None, (use['distribution'], use['version']))) or 'research code'})"
-    return who if use["name"].startswith("tracker ") else f"event hooks of plugin {who}"
+    owner = " ".join(filter(None, (use["distribution"], use["version"]))) or "research code"
+    calls = f"{use['failures']} of {use['calls']} calls"
+    if use["name"].startswith("tracker "):
+        return f"{use['name']} ({owner}): {calls}"
+    return f"plugin {use['name']} ({owner}): {calls} of its event hooks"

@@ -137,7 +137,7 @@ def _listeners(status: Mapping[str, Any]) -> str:
     fields = ("name", "calls", "failures", "seconds", "last_error")
     cells = ("".join(f"<td>{escape(str(use.get(key, '')))}</td>" for key in fields) for use in uses)
     rows = "".join(f"<tr>{row}</tr>" for row in cells)
-    head = "<tr><th>who listens</th><th>calls</th><th>failures</th><th>seconds</th><th>last error</th></tr>"
+    head = "<tr><th>event hooks of, or tracker</th><th>calls</th><th>failures</th><th>seconds</th><th>last error</th></tr>"
     return f"<table>{head}{rows}</table>"
 
 
