@@ -137,7 +137,8 @@ def _listeners(status: Mapping[str, Any]) -> str:
     fields = ("name", "calls", "failures", "seconds", "last_error")
     cells = ("".join(f"<td>{escape(str(use.get(key, '')))}</td>" for key in fields) for use in uses)
     rows = "".join(f"<tr>{row}</tr>" for row in cells)
-    head = "<tr><th>event hooks of, or tracker</th><th>calls</th><th>failures</th><th>seconds</th><th>last error</th></tr>"
+    names = ("event hooks of, or tracker", "calls", "failures", "seconds", "last error")
+    head = f"<tr>{''.join(f'<th>{name}</th>' for name in names)}</tr>"
     return f"<table>{head}{rows}</table>"
 
 
