@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+from miles_plugin_ray import connection as connections
 from miles_plugin_ray.connection import Connection
 from miles_plugin_ray.options import RayOptions
 from miles_plugin_ray.own_cluster import Size
@@ -56,9 +58,20 @@ class Thing:
 """
 
 
+def _forget_another() -> None:
+    """A transport that was tried earlier in this process keeps its cluster, of another size, until the process ends."""
+    left = connections._shared
+    if left is not None:
+        ray.shutdown()
+        if left.own is not None:
+            left.own.close()
+        connections._shared = None
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Connection]:
     """Runtimes without an address share it, as long as it is open."""
+    _forget_another()
     connection = Connection(None, Size(cpus=2, object_store_mib=80), seconds=180)
     yield connection
     connection.close()
