@@ -7,8 +7,9 @@ import re
 import zipfile
 import zlib
 
-_UNSOUND = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What the standard library raises for archives that are damaged, encrypted, or packed in a way that it lacks."""
+_UNSOUND = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+"""What zipfile raises for archives that are damaged or cut short; RuntimeError is for those that are encrypted, and
+its subclass NotImplementedError for those packed in a way that it lacks."""
 
 _FOLDER = re.compile(r"^([^/]+\.dist-info|EGG-INFO)/")
 
