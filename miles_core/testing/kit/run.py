@@ -169,9 +169,15 @@ def examine(target: str, *, seconds: float = CHECK_SECONDS, index: Index | None 
                 mend=f"pip install --no-build-isolation --no-deps -e {given}",
             )
     return [
-        Examination(plugin, open_registry([_qualified(plugin)], index), given or source_folder(plugin), seconds)
+        Examination(plugin, _alone(plugin, index, seconds), given or source_folder(plugin), seconds)
         for plugin in plugins
     ]
+
+
+def _alone(plugin: InstalledPlugin, index: Index, seconds: float) -> Registry:
+    """The core and this plugin. One whose import does not end is a PluginError, as one that raises is."""
+    with limited(seconds):
+        return open_registry([_qualified(plugin)], index)
 
 
 def check_all(examination: Examination, told: Callable[[Finding], None] = lambda _: None) -> Report:

@@ -22,7 +22,7 @@ def limited(seconds: float) -> Iterator[None]:
         return
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise Hung
+        raise Hung(f"no end after {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again and again: some code catches everything

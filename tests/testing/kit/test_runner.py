@@ -150,6 +150,14 @@ def test_what_hangs_is_a_failure_that_says_so(factory):
     assert time.monotonic() - started < 10
 
 
+def test_an_import_that_does_not_end_is_a_plugin_that_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    site = SitePackages(tmp_path / "site")
+    monkeypatch.syspath_prepend(str(site.folder))
+    site.plugin("slow", "import time\ntime.sleep(100)\n")
+    with pytest.raises(PluginError, match=r"slow .*failed to load: Hung: no end after 0.5 s .*miles_plugin_slow.py:2"):
+        examine("slow", seconds=0.5)
+
+
 def test_whatever_is_raised_is_a_failure_with_the_place(capsys):
     assert "SystemExit" in try_check("reward/any-text", Exiting).detail
     finding = try_check("reward/any-text", Printing)
