@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 _CORE = str(Path(__file__).parent.parent)
+_CALLING = tuple(str(Path(_CORE, room)) for room in ("host", "recipe", "contracts", "cli", "testing/kit"))
 _STANDARD = sysconfig.get_paths()["stdlib"]
 
 
@@ -21,14 +22,18 @@ def text_of(error: BaseException) -> str:
 
 def place_of(error: BaseException) -> str:
     """`file:line` of the innermost frame that is neither the core's nor of an installed library; else of the innermost
-    one of a library, which may be the plugin itself; "" when there is none."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_no_plugins(frame.filename)]
-    own = [frame for frame in frames if "site-packages" not in Path(frame.filename).parts]
-    for frame in [*own[-1:], *frames[-1:]]:
+    one of a library, which may be the plugin itself; else of a component of the core's own; "" when there is none."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_nobodys(frame.filename)]
+    foreign = [frame for frame in frames if not frame.filename.startswith(_CORE)]
+    own = [frame for frame in foreign if "site-packages" not in Path(frame.filename).parts]
+    for frame in [*own[-1:], *foreign[-1:], *frames[-1:]]:
         return f"{frame.filename}:{frame.lineno}"
     return ""
 
 
-def _is_no_plugins(file: str) -> bool:
+def _is_nobodys(file: str) -> bool:
+    """Code that calls plugins: the standard library's, and that of the core's rooms which have no component."""
     in_library = "site-packages" in Path(file).parts
-    return file.startswith((_CORE, "<")) or (file.startswith(_STANDARD) and not in_library)
+    return file.startswith(("<", *_CALLING)) or (file.startswith(_STANDARD) and not in_library)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
 
-from miles_core.contracts.blame import text_of
+from miles_core.contracts.blame import place_of, text_of
 from miles_core.errors import PluginError, Problem, RunError
 from miles_core.host.call_trace import HookCall, HookTrace
-from miles_core.host.load import place_of
 from miles_core.host.scan import InstalledPlugin
 from miles_core.host.specs import PREFIX
 

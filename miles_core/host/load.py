@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stevedore.named import NamedExtensionManager
 
+from miles_core.contracts.blame import place_of
 from miles_core.contracts.component import Component
 from miles_core.errors import PluginError, Problem
 from miles_core.host.damage import explain
@@ -156,18 +157,6 @@ def origin(plugin: InstalledPlugin) -> str:
     if not plugin.distribution:
         return plugin.location
     return f"entry point {PLUGINS_GROUP}:{plugin.name} = {plugin.module} of {plugin.distribution} {plugin.version}"
-
-
-def place_of(error: BaseException) -> str:
-    """`file:line` of the plugin's code where it happened; "" when there is none."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}"
-    core = Path(__file__).parent.parent
-    ours = tuple(str(core / room) for room in ("host", "recipe", "contracts"))
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(("<", *ours)) and "importlib" not in Path(frame.filename).parts:
-            return f"{frame.filename}:{frame.lineno}"
-    return ""
 
 
 def _right_module(plugin: InstalledPlugin, missing: str) -> str:

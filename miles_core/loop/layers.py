@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence as Several
 from typing import Any, TypeVar, cast
 
+from miles_core.contracts.blame import place_of
 from miles_core.contracts.component import ComponentRef
 from miles_core.contracts.middleware import LAYER_METHODS, Layer, Middleware
 from miles_core.errors import MilesError, PluginError, RequestError
-from miles_core.host.load import place_of
 
 Wrapped = TypeVar("Wrapped")
 

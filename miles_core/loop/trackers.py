@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Several
 from typing import Any
 
-from miles_core.contracts.blame import text_of
+from miles_core.contracts.blame import place_of, text_of
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.observing import Tracker
 from miles_core.errors import MilesError, PluginError
-from miles_core.host.load import place_of
 from miles_core.loop.shape import shaped
 
 log = logging.getLogger("miles.plugins")

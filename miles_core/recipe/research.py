@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from miles_core.contracts.blame import place_of
 from miles_core.contracts.component import Component
 from miles_core.errors import RequestError
-from miles_core.host.load import place_of
 from miles_core.host.lock import LockedPlugin, lock_source
 
 FUNCTION_REWARD = Component(
@@ -87,24 +87,26 @@ def written_folders(recipe_folder: Path, code: Sequence[str], used: Iterable[Pat
     return [str(folder) for folder in dict.fromkeys([*own, *named])]
 
 
-_SEARCHED: set[str] = set()
-"""Folders that earlier recipes of this process added to the import path."""
+_SEARCHED: dict[str, frozenset[str]] = {}
+"""Folders that earlier recipes of this process added to the import path -> top-level modules that were loaded before:
+an editable installation in such a folder is no research code."""
 
 
 def search_folders(folders: Sequence[Path]) -> None:
     """Search these folders, after everything else, and no longer those of another recipe: a module of the same name
     must not come from there."""
     wanted = [str(folder) for folder in folders]
-    former = _SEARCHED - set(wanted)
+    former = {folder: _SEARCHED.pop(folder) for folder in [*_SEARCHED] if folder not in wanted}
     sys.path[:] = [entry for entry in sys.path if entry not in former]
-    for name, module in list(sys.modules.items()):
+    for name, module in list(sys.modules.items()) if former else ():
         file = getattr(module, "__file__", None)
-        if former and isinstance(file, str) and str(_import_root(name, Path(file))) in former:
+        root = str(_import_root(name, Path(file))) if isinstance(file, str) else ""
+        if root in former and name.partition(".")[0] not in former[root]:
             del sys.modules[name]
     added = [folder for folder in wanted if folder not in sys.path]
     sys.path += added
-    _SEARCHED.difference_update(former)
-    _SEARCHED.update(added)
+    loaded = frozenset(name.partition(".")[0] for name in sys.modules)
+    _SEARCHED.update(dict.fromkeys(added, loaded))
     importlib.invalidate_caches()
 
 

@@ -129,3 +129,19 @@ def test_options_beside_a_function_are_refused(kitchen: Any) -> None:
     (kitchen.folder / "mine.py").write_text(MINE)
     with pytest.raises(RequestError, match=r"rewards\[0\]\.path: is not a known key"):
         kitchen.plan(kitchen.changed(rewards="[{use: mine:longest, path: other:f}]"))
+
+
+def test_what_is_installed_in_a_searched_folder_stays_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As miles_core itself does, in a checkout that is installed editable and is the working directory."""
+    import miles_core
+    from miles_core.recipe import research
+
+    root = Path(miles_core.__file__).parents[1]
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(root)])
+    kept = sys.modules["miles_core.contracts.component"]
+    (tmp_path / "passing_by.py").write_text("")
+    research.search_folders([root, tmp_path])
+    __import__("passing_by")
+    research.search_folders([tmp_path / "another"])
+    assert sys.modules["miles_core.contracts.component"] is kept
+    assert "passing_by" not in sys.modules
