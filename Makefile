@@ -3,6 +3,7 @@
 
 PYTHON ?= python3.11
 BIN := .venv/bin
+WORKERS ?= 2
 PACKAGES := $(sort $(wildcard plugins/*/pyproject.toml) $(wildcard connectors/*/pyproject.toml))
 EDITABLE := -e .[dev,bench] $(foreach package,$(PACKAGES),-e $(dir $(package)))
 INSTALLED := .venv/.installed
@@ -29,8 +30,9 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
+# Each worker computes on one thread: two that both take every core wait for each other at each tensor.
 pytest: $(INSTALLED)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 bench: install
 	$(BIN)/python benchmarks/startup.py
