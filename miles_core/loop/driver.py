@@ -50,6 +50,7 @@ async def _go_through(ring: Ring, phase: Phase, progress: Progress, checkpoints:
                 await _evaluate(ring, phase, progress, last=True)
                 break
             await _evaluate(ring, phase, progress, last=progress.step == phase.end)
+            ring.recorder.measure(ring.sessions.metrics() if ring.sessions else {})
             ring.recorder.finish_step()
             await checkpoints.save_if_due(ring, progress)
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from miles_core.observe.charts import Curve, line_chart, share_chart
+from miles_core.observe.session_figures import session_figures
 from miles_core.observe.standing import TIMES
 from miles_core.observe.statistics import mean_and_interval
 
@@ -30,6 +31,7 @@ def charts(metrics: Sequence[Record], events: Sequence[Record]) -> str:
                 [_curve(metrics, "rollout/length_mean", "mean"), _curve(metrics, "rollout/length_max", "longest", 3)],
             ),
             line_chart("Gradient norm", "before clipping", [_curve(metrics, "trainer/grad_norm", "norm")]),
+            *(line_chart(*figure) for figure in session_figures(metrics)),
             line_chart("Speed", "tokens a second", [_curve(metrics, "time/tokens_per_second", "tokens/s", 2)]),
             share_chart("Time", "seconds of a step", _times(metrics), unit=" s"),
         ]

@@ -15,6 +15,7 @@ from miles_core.observe import jsonl
 from miles_core.observe.atomic import replacing
 from miles_core.observe.curves import Record, charts, evaluations_of
 from miles_core.observe.folder import RunFolder
+from miles_core.observe.session_figures import refused_calls
 from miles_core.observe.statistics import Comparison, paired_difference
 from miles_core.observe.tokens import notable, sample_html
 
@@ -78,10 +79,20 @@ def _cards(status: Mapping[str, Any], metrics: Sequence[Record], events: Sequenc
     cards += _trend(metrics, "loss/total", "Loss", "of the last step", "{:.4g}")
     cards += _trend(metrics, "correction/mismatch", "Mismatch", "mean |r − 1|, engine against trainer", "{:.2g}")
     cards += _trend(metrics, "time/tokens_per_second", "Tokens a second", "sampled and trained, last step", "{:,.0f}")
+    cards += _sessions_card(metrics)
     seconds = sum(float(record.get("time/step", 0.0)) for record in metrics)
     if seconds:
         cards.append(_card("Time", _duration(seconds), f"in {len(metrics)} steps"))
     return cards
+
+
+def _sessions_card(metrics: Sequence[Record]) -> list[str]:
+    """Of runs whose agents had sessions."""
+    turns, opened = (sum(record.get(f"session/{what}", 0) for record in metrics) for what in ("turns", "opened"))
+    if not opened:
+        return []
+    refused = ", ".join(f"{code} {count}" for code, count in refused_calls(metrics).items())
+    return [_card("Sessions", f"{opened:.0f}", f"with {turns:.0f} turns; refused or failed calls: {refused or 'none'}")]
 
 
 def _comparison_card(name: str, found: Comparison) -> str:

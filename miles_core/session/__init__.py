@@ -13,6 +13,7 @@ With an engine behind it:
     call.py          what a call asks, and what became of it
     session.py       one conversation, safe for concurrent calls
     store.py         the sessions of a run: keys, names, limits, expiry
+    counts.py        what became of sessions and turns, for the metrics of a step
 
 Dialects, pure: bodies to calls, replies to bodies and events (dialect.py says what one is, fields.py reads fields):
     openai_chat.py, openai_responses.py (with responses_items.py), anthropic.py (with anthropic_blocks.py), token_in.py

@@ -105,6 +105,10 @@ class SessionServer:
             await asyncio.sleep(0.001)
         self._sweeping = asyncio.create_task(self._sweep(), name="ending idle sessions")
 
+    def metrics(self) -> dict[str, float]:
+        """See `SessionStore.metrics`."""
+        return self.store.metrics()
+
     async def open(self, attempt: Attempt, rules: SessionRules = SessionRules()) -> SessionAddress:
         return SessionAddress(self.base_url, self.store.open(attempt, rules))
 

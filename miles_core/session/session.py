@@ -18,6 +18,7 @@ from miles_core.errors import PluginError, RequestError
 from miles_core.session.call import ChatReply, ChatRequest, TokenRequest
 from miles_core.session.collect import sequences
 from miles_core.session.conversation import Conversation, Pending
+from miles_core.session.counts import Counts
 from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.tree import Node
 from miles_core.types.sampling import NoiseKey, Sampling
@@ -26,9 +27,17 @@ from miles_core.types.task import Message
 
 class Session:
     """Samples as its attempt says. `context` is the longest sequence that the engines take, in tokens. `broken` never
-    has a result; its exception is what ended the session's usefulness."""
+    has a result; its exception is what ended the session's usefulness. `counts` is told of every turn."""
 
-    def __init__(self, id: str, attempt: Attempt, conversation: Conversation, engines: EngineClient, context: int):
+    def __init__(
+        self,
+        id: str,
+        attempt: Attempt,
+        conversation: Conversation,
+        engines: EngineClient,
+        context: int,
+        counts: Counts,
+    ) -> None:
         self.id = id
         self.conversation = conversation
         self.last_used = 0.0
@@ -36,6 +45,7 @@ class Session:
         self._attempt = attempt
         self._engines = engines
         self._context = context
+        self._counts = counts
         self._one_by_one = asyncio.Lock()
         self._calls: set[asyncio.Task[GenerateResult]] = set()
         self._pending: list[Pending] = []
@@ -88,6 +98,7 @@ class Session:
     def withdraw(self, reply: ChatReply) -> None:
         """The answer did not reach the client: unless it goes on from it, the turn is not trained on."""
         self.conversation.tree.withdraw(reply.node)
+        self._counts.add("undelivered")
 
     def collect(self) -> Collected:
         """See `contracts.sessions.Collected`."""
@@ -168,9 +179,11 @@ class Session:
 
     def _commit(self, pending: Pending, request: GenerateRequest, result: GenerateResult) -> Node:
         try:
-            return self.conversation.commit(pending, request, result)
+            node = self.conversation.commit(pending, request, result)
         except PluginError as error:
             raise self._break(error) from error
+        self._counts.turn(self.conversation.tree, node)
+        return node
 
     def _request(self, request: ChatRequest | TokenRequest, pending: Pending) -> GenerateRequest:
         return GenerateRequest(

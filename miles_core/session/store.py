@@ -17,6 +17,7 @@ from miles_core.contracts.sessions import SessionRules
 from miles_core.errors import RequestError
 from miles_core.session.attach import POLICIES
 from miles_core.session.conversation import Conversation
+from miles_core.session.counts import CLOSED, EXPIRED, Counts
 from miles_core.session.faults import SessionFault
 from miles_core.session.matching import StrictMatcher
 from miles_core.session.session import Session, gone
@@ -50,8 +51,8 @@ Ended = Callable[[Session, str], None]
 
 
 class SessionStore:
-    """Opens, finds and ends sessions. `faults` counts what clients were told, by code; `ended` is told of each session
-    that ended, before anything else can happen."""
+    """Opens, finds and ends sessions. `faults` counts what clients were told, by code; `counts` what became of sessions
+    and turns; `ended` is told of each session that ended, before anything else can happen."""
 
     ended: Ended | None = None
 
@@ -60,6 +61,7 @@ class SessionStore:
     ) -> None:
         self.limits = limits or Limits()
         self.faults: Counter[str] = Counter()
+        self.counts = Counts(self.faults)
         self._engines = engines
         self._renderer = renderer
         self._clock = clock
@@ -91,12 +93,14 @@ class SessionStore:
         key = secrets.token_urlsafe(24)
         policy, matcher = POLICIES[rules.policy](), rules.matcher or StrictMatcher()
         conversation = Conversation(self._renderer, policy, matcher, self.limits.nodes)
-        session = Session(name or f"s{next(self._numbers)}", attempt, conversation, self._engines, self._context)
+        id = name or f"s{next(self._numbers)}"
+        session = Session(id, attempt, conversation, self._engines, self._context, self.counts)
         session.last_used = self._clock.now()
         digest = _digest(key)
         self._alive[digest] = session
         self._named[session.id] = digest
         self._names[digest] = session.id
+        self.counts.add("opened")
         return key
 
     def find(self, key: str) -> Session:
@@ -120,7 +124,7 @@ class SessionStore:
 
     def close_named(self, name: str) -> None:
         if name in self._named:
-            self._end(self._named[name], "closed")
+            self._end(self._named[name], CLOSED)
 
     def free(self, name: str) -> bool:
         """Whether no session has, or is remembered to have had, the name."""
@@ -140,13 +144,17 @@ class SessionStore:
             raise gone(self._ended[digest])
         return session
 
-    def close(self, key: str, why: str = "closed") -> None:
+    def metrics(self) -> dict[str, float]:
+        """What became of sessions and calls since the last call, and how many are alive."""
+        return {"session/alive": float(len(self)), **self.counts.metrics()}
+
+    def close(self, key: str, why: str = CLOSED) -> None:
         """End a session. Does nothing when there is none."""
         self._end(_digest(key), why)
 
     def close_all(self) -> None:
         for digest in list(self._alive):
-            self._end(digest, "closed")
+            self._end(digest, CLOSED)
 
     def expire(self) -> None:
         """End what has been idle too long. A session whose call is in flight is not idle."""
@@ -156,13 +164,14 @@ class SessionStore:
                 session.last_used = self._clock.now()
                 self._alive.move_to_end(digest)
             else:
-                self._end(digest, f"expired: nobody called for {self.limits.idle_seconds:g} seconds")
+                self._end(digest, f"{EXPIRED}: nobody called for {self.limits.idle_seconds:g} seconds")
 
     def _end(self, digest: bytes, why: str) -> None:
         session = self._alive.pop(digest, None)
         if session is None:
             return
         session.close(why)
+        self.counts.add(EXPIRED if why.startswith(EXPIRED) else CLOSED)
         self._ended[digest] = why
         while len(self._ended) > REMEMBERED:
             forgotten, _ = self._ended.popitem(last=False)

@@ -62,11 +62,21 @@ class Edits(Twice):
         except ConflictError:
             return outcome
 
+class Again(Twice):
+    """Asks the same twice, and then something else."""
+
+    async def run(self, episode):
+        client = AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key, http_client=self.http, max_retries=0)
+        for text in ("x", "x", "y"):
+            completion = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+        return Outcome(completion.choices[0].message.content.count("a") / 8)
+
 class Broken(Twice):
     async def run(self, episode):
         raise OSError("no sandbox")
 '''
 
+BRANCHING = {"use": "agent", "history": "branching", "sampling": {"max_new_tokens": 8}}
 RECIPE = {
     "miles": 1,
     "name": "agents",
@@ -159,6 +169,28 @@ def test_refused_calls_are_counted_in_the_run(bench):
     notes = [event for event in jsonl.read(done.folder.events) if event["event"] == "note"]
     made = sum(1 for _ in trajectories(done))
     assert [note["history_diverged"] for note in notes] == [made]
+    assert [record["session/refused/history_diverged"] for record in done.metrics] == [made]
+    assert f"refused or failed calls: history_diverged {made}" in done.folder.report.read_text(encoding="utf-8")
+
+
+def test_each_step_counts_its_sessions(bench):
+    done = run(
+        bench(agent={"use": "my_agents:Again"}, generator=BRANCHING, steps=3), runs_dir=Path("runs"), view="none"
+    )
+    kept, dropped = Counter(), Counter()
+    for step, group, _ in read_groups(done.folder.trajectories):
+        for trajectory in group.trajectories:
+            if step is not None:
+                kept[step] += trajectory.metadata["session"]["turns"]
+                dropped[step] += trajectory.metadata["session"].get("dropped_turns", 0)
+    for record in done.metrics[:-1]:  # the last one's record has the sessions of the evaluation too
+        step = record["step"]
+        assert record["session/alive"] == record["session/expired"] == record["session/undelivered"] == 0
+        assert record["session/opened"] == record["session/closed"]
+        assert record["session/turns"] >= kept[step] + dropped[step] > 0
+        assert record["session/forks"] == record["session/retries"] == record["session/opened"]
+    page = done.folder.report.read_text(encoding="utf-8")
+    assert "Prefix cache" in page and "asked again" in page and "refused or failed calls: none" in page
 
 
 def test_when_every_attempt_fails_the_run_says_why(bench):
