@@ -12,6 +12,7 @@ from typing import Protocol
 
 from miles_core.contracts.lifecycle import Health
 from miles_core.contracts.transport import Delivery, Form, UpdateManifest
+from miles_core.types.image import ImageSpans
 from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.sequence import Array, FloatArray, TokenArray
 
@@ -47,6 +48,7 @@ class EngineCapabilities:
     atomic_update  whether the old weights survive an update that fails half-way
     routing        whether results carry the experts chosen for each token
     context        the longest sequence, prompt and output together, in tokens
+    images         whether requests may have images
     """
 
     context: int
@@ -56,12 +58,14 @@ class EngineCapabilities:
     noise_keyed: bool = True
     atomic_update: bool = False
     routing: bool = False
+    images: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GenerateRequest:
     """One continuation to sample. `tokens` int32 [n], n >= 1. `affinity` pins a session to one engine of a fleet:
-    requests with equal affinity go to the same engine."""
+    requests with equal affinity go to the same engine. `images` says which of the tokens stand for which image; an
+    engine that does not declare the capability `images` is never given any."""
 
     id: str
     tokens: TokenArray
@@ -69,6 +73,7 @@ class GenerateRequest:
     noise: NoiseKey
     affinity: str
     adapter: str | None = None
+    images: ImageSpans = ()
 
 
 @dataclass(frozen=True, slots=True)

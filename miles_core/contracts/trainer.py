@@ -23,7 +23,8 @@ class TrainerFacts:
     """What a trainer says of itself once it is built.
 
     `tensors` is everything that a full update sends, in order. `shared_prefix`: the prompt that the rows of a group
-    have in common is computed once for all of them.
+    have in common is computed once for all of them. `images`: it learns from sequences with images; one that does not
+    say so is never given any.
     """
 
     parameters: int
@@ -32,6 +33,7 @@ class TrainerFacts:
     shared_prefix: bool = False
     ranks: int = 1
     device: str = "cpu"
+    images: bool = False
 
 
 @dataclass(frozen=True, slots=True)

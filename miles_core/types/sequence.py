@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from miles_core.errors import ValidationError
+from miles_core.types.image import ImageSpans, check_image_spans
 
 TokenArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float32]
@@ -48,6 +49,7 @@ class Sequence:
     versions  int32 [n]    weight version of each sampled token (>= 1), NO_VERSION elsewhere
     spans     ordered, disjoint runs that cover exactly the sampled tokens; empty when `logprobs` is None
     routing   uint8/uint16/int32 [n-1, layers, k] experts chosen by the engine, or None for dense models
+    images    ordered, disjoint: which tokens stand for which image; none of them is sampled
 
     Raises ValidationError that names the field when lengths, dtypes, mask and log-probs, or spans disagree.
     """
@@ -58,6 +60,7 @@ class Sequence:
     versions: TokenArray
     spans: tuple[Span, ...] = ()
     routing: Array | None = None
+    images: ImageSpans = ()
 
     def __post_init__(self) -> None:
         n = self._check_shapes()
@@ -65,6 +68,8 @@ class Sequence:
             raise ValidationError("Sequence.tokens is empty")
         if int(self.tokens.min()) < 0:
             raise ValidationError(f"Sequence.tokens has a negative id at {int(self.tokens.argmin())}")
+        if self.images:
+            self._check_images(n)
         if self.logprobs is None:
             if self.spans or self.versions.any():
                 raise ValidationError("Sequence.logprobs is None, but spans or versions say that an engine sampled it")
@@ -102,6 +107,12 @@ class Sequence:
         if self.routing is not None and (self.routing.ndim != 3 or self.routing.shape[0] != n - 1):
             raise ValidationError(f"Sequence.routing has shape {self.routing.shape}, expected ({n - 1}, layers, k)")
         return n
+
+    def _check_images(self, n: int) -> None:
+        check_image_spans(self.images, n, "Sequence.images")
+        for index, span in enumerate(self.images):
+            if self.sampled[span.start : span.stop].any():
+                raise ValidationError(f"Sequence.images[{index}] covers a sampled token")
 
     def _check_logprobs(self, logprobs: FloatArray) -> None:
         taken = logprobs[self.sampled]
