@@ -18,7 +18,11 @@ def _group() -> None:
     """Keeps `serve` a word of its own, although it is the only command."""
 
 
-@session.command("serve", epilog="Example: miles session serve recipes/quickstart.yaml --set engine.threads=1")
+@session.command(
+    "serve",
+    epilog="Example: miles session serve recipes/quickstart.yaml --set engine.threads=1 --sessions 200 "
+    "--idle-seconds 600 --traces traces",
+)
 def session_serve(
     recipe: Recipe,
     host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
@@ -29,6 +33,19 @@ def session_serve(
     traces: Annotated[
         Path | None, typer.Option("--traces", metavar="DIR", help="Write each session's trajectory when it ends.")
     ] = None,
+    sessions: Annotated[int, typer.Option("--sessions", metavar="N", help="Open at once; then 429.")] = 10_000,
+    nodes: Annotated[
+        int, typer.Option("--nodes", metavar="N", help="Turns in one session, those asked again included; then 409.")
+    ] = 1024,
+    body_bytes: Annotated[
+        int, typer.Option("--body-bytes", metavar="BYTES", help="Of one request; larger ones are 413.")
+    ] = 32 * 2**20,
+    idle_seconds: Annotated[
+        float, typer.Option("--idle-seconds", metavar="SECONDS", help="After which a session that nobody calls ends.")
+    ] = 4 * 3600.0,
+    call_seconds: Annotated[
+        float, typer.Option("--call-seconds", metavar="SECONDS", help="That sampling one turn may take; then 504.")
+    ] = 3600.0,
     set_: Set = None,
     plugin: Select = None,
     no_plugins: NoPlugins = False,
@@ -49,6 +66,13 @@ def session_serve(
         port=port,
         history=history,
         traces=traces,
+        limits={
+            "sessions": sessions,
+            "nodes": nodes,
+            "body_bytes": body_bytes,
+            "idle_seconds": idle_seconds,
+            "call_seconds": call_seconds,
+        },
         plugins=plugin or [],
         no_plugins=no_plugins,
         as_json=json,

@@ -16,6 +16,7 @@ from miles_core.loop.serve import serve
 from miles_core.recipe.catalog import find_recipe
 from miles_core.recipe.service import load_service
 from miles_core.session.attach import POLICIES
+from miles_core.session.store import Limits
 
 
 def serve_sessions(
@@ -26,6 +27,7 @@ def serve_sessions(
     port: int,
     history: str,
     traces: Path | None,
+    limits: Mapping[str, Any],
     plugins: Sequence[str],
     no_plugins: bool,
     as_json: bool,
@@ -35,6 +37,7 @@ def serve_sessions(
         raise RequestError(
             f"there is no policy {history!r}", where="--history", mend=f"one of {', '.join(sorted(POLICIES))}"
         )
+    bounds = Limits(**limits)
     request = read_request(plugins, no_plugins=no_plugins, environ=os.environ, folder=Path())
     service = load_service(find_recipe(recipe), settings, request)
     serving = False
@@ -46,7 +49,7 @@ def serve_sessions(
 
     remark(f"starting {service.replicas} engine{'s' if service.replicas > 1 else ''} of {service.card.name}")
     try:
-        wait_for(serve(service, announce, host=host, port=port, history=history, traces=traces))
+        wait_for(serve(service, announce, host=host, port=port, history=history, traces=traces, limits=bounds))
     except KeyboardInterrupt:
         if not serving:
             raise

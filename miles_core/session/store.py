@@ -14,21 +14,25 @@ from miles_core.contracts.lifecycle import Clock
 from miles_core.contracts.model import Renderer
 from miles_core.contracts.rollout import Attempt
 from miles_core.contracts.sessions import SessionRules
-from miles_core.errors import RequestError
+from miles_core.errors import Problem, RequestError
 from miles_core.session.attach import POLICIES
 from miles_core.session.conversation import Conversation
 from miles_core.session.counts import CLOSED, EXPIRED, Counts
 from miles_core.session.faults import SessionFault
+from miles_core.session.images import ImageRules
 from miles_core.session.matching import StrictMatcher
 from miles_core.session.session import Session, gone
 
 REMEMBERED = 10_000
 """How many ended sessions are told apart from keys that never were."""
 
+MOST_SECONDS = 366 * 86400.0
+"""Above all waiting that anybody means."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What keeps a session service bounded.
+    """What keeps a session service bounded. Raises RequestError that names every limit that is none.
 
     sessions      alive at once
     nodes         turns in one session, those asked again included
@@ -36,6 +40,7 @@ class Limits:
     idle_seconds  after which a session that nobody calls ends
     call_seconds  that sampling one turn may take
     beat_seconds  between signs of life in a stream whose turn is not sampled yet
+    images        which images a conversation may have
     """
 
     sessions: int = 10_000
@@ -44,6 +49,19 @@ class Limits:
     idle_seconds: float = 4 * 3600.0
     call_seconds: float = 3600.0
     beat_seconds: float = 10.0
+    images: ImageRules = ImageRules()
+
+    def __post_init__(self) -> None:
+        counts = [name for name in ("sessions", "nodes", "body_bytes") if getattr(self, name) < 1]
+        seconds = ("idle_seconds", "call_seconds", "beat_seconds")
+        times = [name for name in seconds if not 0 < getattr(self, name) <= MOST_SECONDS]
+        problems = [Problem(f"{name} is {getattr(self, name)}, expected 1 or more") for name in counts]
+        problems += [
+            Problem(f"{name} is {getattr(self, name)}, expected more than 0 and at most {MOST_SECONDS:g}")
+            for name in times
+        ]
+        if problems:
+            raise RequestError(problems)
 
 
 Ended = Callable[[Session, str], None]
@@ -92,7 +110,7 @@ class SessionStore:
             )
         key = secrets.token_urlsafe(24)
         policy, matcher = POLICIES[rules.policy](), rules.matcher or StrictMatcher()
-        conversation = Conversation(self._renderer, policy, matcher, self.limits.nodes)
+        conversation = Conversation(self._renderer, policy, matcher, self.limits.nodes, self.limits.images)
         id = name or f"s{next(self._numbers)}"
         session = Session(id, attempt, conversation, self._engines, self._context, self.counts)
         session.last_used = self._clock.now()

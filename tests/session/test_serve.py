@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -201,6 +202,34 @@ def workers(parent: int) -> list[int]:
     return found
 
 
+def test_its_limits_are_what_was_asked_for_and_told_by_help():
+    told = subprocess.run(command("--help"), cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    limited = Server(
+        "--sessions", "2", "--nodes", "1", "--body-bytes", "500", "--idle-seconds", "1", "--call-seconds", "60"
+    )
+    for option in ("--sessions", "--nodes", "--body-bytes", "--idle-seconds", "--call-seconds", "Example:"):
+        assert option in told
+    first, _ = (limited.ask("POST", "/sessions") for _ in range(2))
+    assert refusal(limited, "POST", "/sessions") == (429, "too_many_sessions")
+    url = f"/sessions/{first['id']}/v1/chat/completions"
+    assert refusal(limited, "POST", url, {"messages": [{"role": "user", "content": "x" * 500}]}) == (
+        413,
+        "body_too_large",
+    )
+    limited.ask("POST", url, {"messages": HI, "max_tokens": 4})
+    assert refusal(limited, "POST", url, {"messages": HI}) == (409, "session_full")
+    time.sleep(1.2)
+    assert refusal(limited, "GET", f"/sessions/{first['id']}") == (410, "session_gone")
+    assert limited.ask("POST", "/sessions")["id"]  # there is room again
+    assert limited.stop()[0] == 0
+
+
+def refusal(server: Server, method: str, path: str, body: dict | None = None) -> tuple[int, str]:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        server.ask(method, path, body)
+    return refused.value.code, json.load(refused.value)["error"]["code"]
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
@@ -210,6 +239,9 @@ def workers(parent: int) -> list[int]:
         (["--history", "forest"], "branching, linear"),
         (["--host", "203.0.113.7"], "cannot serve sessions at 203.0.113.7"),
         (["--traces", "/proc/nowhere"], "traces cannot be kept"),
+        (["--sessions", "0", "--idle-seconds", "nan"], "sessions is 0, expected 1 or more"),
+        (["--sessions", "0", "--idle-seconds", "nan"], "idle_seconds is nan"),
+        (["--body-bytes", "many"], "--body-bytes"),
     ],
 )
 def test_a_wrong_request_is_told_with_code_2(words, what):
