@@ -18,6 +18,8 @@ _HOME = {
     ),
     "miles_core.types.batch": "Batch Row",
     "miles_core.types.sampling": "NoiseKey Sampling",
+    "miles_core.types.image": "ImageInput ImageSpan",
+    "miles_core.types.image_file": "ImageFile",
     "miles_core.types.sequence": "NO_VERSION Sequence Span",
     "miles_core.types.task": "Message Task ToolDefinition",
     "miles_core.types.trajectory": "Disposition Group Score Status Trajectory",
@@ -25,12 +27,13 @@ _HOME = {
     "miles_core.contracts.engine": (
         "Engine EngineCapabilities EngineClient EngineStats Finish GenerateRequest GenerateResult PauseMode VersionSpan"
     ),
+    "miles_core.contracts.images": "ImageRenderer Rendered bridged has_images prompt_tokens rendered",
     "miles_core.contracts.learning": "Advantage Correction Loss LossInputs TokenTerms",
     "miles_core.contracts.lifecycle": "Clock EventSink Health Lifecycle RealClock",
     "miles_core.contracts.middleware": "AgentMiddleware GeneratorMiddleware Middleware RolloutMiddleware",
-    "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer TemplateReference prompt_tokens",
+    "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer TemplateReference",
     "miles_core.contracts.observing": "Evaluation EvaluationContext Evaluator Handle Runtime Tracker",
-    "miles_core.contracts.options": "NoOptions Options ScheduleOptions StalenessOptions TrainerOptions",
+    "miles_core.contracts.options": "NoOptions Options RuntimeOptions ScheduleOptions StalenessOptions TrainerOptions",
     "miles_core.contracts.pace": "Pace Refill",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
@@ -75,6 +78,14 @@ if TYPE_CHECKING:
         PauseMode as PauseMode,
         VersionSpan as VersionSpan,
     )
+    from miles_core.contracts.images import (
+        ImageRenderer as ImageRenderer,
+        Rendered as Rendered,
+        bridged as bridged,
+        has_images as has_images,
+        prompt_tokens as prompt_tokens,
+        rendered as rendered,
+    )
     from miles_core.contracts.learning import (
         Advantage as Advantage,
         Correction as Correction,
@@ -102,7 +113,6 @@ if TYPE_CHECKING:
         Parsed as Parsed,
         Renderer as Renderer,
         TemplateReference as TemplateReference,
-        prompt_tokens as prompt_tokens,
     )
     from miles_core.contracts.observing import (
         Evaluation as Evaluation,
@@ -115,6 +125,7 @@ if TYPE_CHECKING:
     from miles_core.contracts.options import (
         NoOptions as NoOptions,
         Options as Options,
+        RuntimeOptions as RuntimeOptions,
         ScheduleOptions as ScheduleOptions,
         StalenessOptions as StalenessOptions,
         TrainerOptions as TrainerOptions,
@@ -188,6 +199,8 @@ if TYPE_CHECKING:
     )
     from miles_core.types.batch import Batch as Batch, Row as Row
     from miles_core.types.sampling import NoiseKey as NoiseKey, Sampling as Sampling
+    from miles_core.types.image import ImageInput as ImageInput, ImageSpan as ImageSpan
+    from miles_core.types.image_file import ImageFile as ImageFile
     from miles_core.types.sequence import NO_VERSION as NO_VERSION, Sequence as Sequence, Span as Span
     from miles_core.types.task import Message as Message, Task as Task, ToolDefinition as ToolDefinition
     from miles_core.types.trajectory import (

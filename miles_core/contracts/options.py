@@ -15,8 +15,13 @@ RECIPE_KEYS: Mapping[str, tuple[str, ...]] = {
     "generator": ("sampling",),
     "engine": ("replicas",),
     "reward": ("name", "weight"),
+    "runtime": ("driver", "driver_restarts"),
 }
 """By kind: keys of a recipe's section, beside `use`, that are the recipe's own. No option may have their names."""
+
+
+TIME_LIMIT = 3600.0
+"""Seconds that an evaluation may take where its options do not say."""
 
 
 class Options(BaseModel):
@@ -54,6 +59,32 @@ class StalenessOptions(Options):
     """What every staleness policy's options have, since a schedule's `max_staleness` sets it."""
 
     limit: NonNegativeInt = Field(description="versions; by default the schedule's `max_staleness`")
+
+
+class EvaluatorOptions(Options):
+    """What the core reads of an evaluator's options where it is there: an evaluator without them has the defaults."""
+
+    name: str = Field(
+        default="held-out", pattern=r"^[^/\s][^/]*$", description="the evaluation's name in metrics and reports"
+    )
+    every: int = Field(default=0, ge=0, description="steps between evaluations; 0: only before and after training")
+    time_limit: float = Field(
+        default=TIME_LIMIT, gt=0, allow_inf_nan=False, description="seconds after which an evaluation is given up"
+    )
+
+    def is_due(self, step: int, last: bool) -> bool:
+        """Before training, after it, and every so many steps."""
+        return step == 0 or last or (self.every > 0 and step % self.every == 0)
+
+
+class RuntimeOptions(Options):
+    """What the core asks of a runtime's options where it is there."""
+
+    def spans_machines(self) -> str:
+        """Why the workers may be on several machines, in words that `miles plan` shows; "" when all share one. Where
+        they may, `transport: {use: auto}` is one that crosses machines (it lacks the capability `one-machine`): the
+        one of the runtime's own distribution, else the only one of the enabled plugins."""
+        return ""
 
 
 class TrainerOptions(Options):

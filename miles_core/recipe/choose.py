@@ -16,15 +16,13 @@ from miles_core.host.load import guarded
 from miles_core.host.options_model import options_model
 from miles_core.host.registry import BrokenProvider, Registered, Registry, UnknownComponent
 from miles_core.host.scan import InstalledPlugin
+from miles_core.recipe.auto_transport import AUTO, automatic_transport
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.research import ResearchCode, is_module_path, research_code
 from miles_core.recipe.schema import CORE_KEYS, KIND_OF_SECTION, Section
 from miles_core.recipe.shape import SPOILED
 from miles_core.recipe.validate import validate
 from miles_core.recipe.yaml_text import Parts
-
-AUTO_TRANSPORT = "shared-memory"
-"""What `transport: {use: auto}` chooses as long as engines and trainer share one machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +70,7 @@ class Chooser:
         self.registry = registry
         self.folders = folders
         self.research: dict[str, ResearchCode] = {}
+        self.runtime: Chosen | None = None  # `transport: auto` goes by it
         self._faults = faults
         self._incomplete = incomplete
         self._meant = meant
@@ -87,9 +86,9 @@ class Chooser:
         if section.use == SPOILED:
             return None
         use, why = section.use, ""
-        if kind == "transport" and use == "auto":
-            use, why = AUTO_TRANSPORT, "auto: engines and trainer share one machine"
         try:
+            if kind == "transport" and use == AUTO:
+                use, why = automatic_transport(self.registry, self.runtime)
             found, given = self._find(kind, use, default or bool(why))
         except UnknownComponent as error:
             known = error.provider is not None and error.provider.distribution in self._meant

@@ -51,6 +51,7 @@ _CORE_MODEL = {
     "generator": "recipe.GeneratorSection",
     "engine": "recipe.EngineSection",
     "rewards": "recipe.RewardSection",
+    "runtime": "recipe.RuntimeSection",
 }
 
 _REPLACED = ("recipe.Section", *_CORE_MODEL.values())
@@ -111,8 +112,14 @@ def _with_core_keys(section: str, use: str, summary: str, schema: Schema, core: 
         **schema,
         "type": "object",
         "properties": properties | schema.get("properties", {}),
-        "required": ["use", *schema.get("required", [])],
+        "required": [*_must_say(section, use, core), *schema.get("required", [])],
     }
+
+
+def _must_say(section: str, use: str, core: Schema) -> list[str]:
+    """`use`, except where a section without it has this one."""
+    default = core[_CORE_MODEL[section]]["properties"]["use"].get("default") if section in _CORE_MODEL else None
+    return [] if use == default else ["use"]
 
 
 def _elsewhere() -> Schema:

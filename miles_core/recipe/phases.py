@@ -18,6 +18,7 @@ from miles_core.recipe.schema import (
     PhaseSection,
     Recipe,
     RewardSection,
+    RuntimeSection,
     Section,
 )
 from miles_core.recipe.yaml_text import Parts
@@ -84,17 +85,24 @@ def choose_run(recipe: Recipe, chooser: Chooser) -> tuple[dict[str, Chosen], tup
     are left out."""
     chosen: dict[str, Chosen] = {}
     spoiled = []
+    chooser.runtime = _of_run(recipe, chooser, "runtime")
     for name in RUN_SECTIONS:
-        section = getattr(recipe, name)
-        if section is None and name in DEFAULT_SECTIONS and _useful(recipe, name):
-            default = chooser.choose(name, (name,), Section(**DEFAULT_SECTIONS[name]), default=True)
-            chosen |= {name: default} if default else {}
-        elif section is not None:
-            given = chooser.choose(name, (name,), section)
-            chosen |= {name: given} if given else {}
-            spoiled += [] if given else [(KIND_OF_SECTION[name], section.use)]
+        section, found = getattr(recipe, name), _of_run(recipe, chooser, name)
+        chosen |= {name: found} if found else {}
+        spoiled += [(KIND_OF_SECTION[name], section.use)] if section is not None and not found else []
     trackers = (chooser.choose("trackers", ("trackers", i), each) for i, each in enumerate(recipe.trackers))
     return chosen, tuple(each for each in trackers if each), tuple(spoiled)
+
+
+def _of_run(recipe: Recipe, chooser: Chooser, name: str) -> Chosen | None:
+    """The choice of one section, which may be a default's."""
+    section = getattr(recipe, name)
+    if section is not None:
+        return chooser.choose(name, (name,), section)
+    if name not in DEFAULT_SECTIONS or not _useful(recipe, name):
+        return None
+    shape = RuntimeSection if name == "runtime" else Section
+    return chooser.choose(name, (name,), shape(**DEFAULT_SECTIONS[name]), default=True)
 
 
 def _useful(recipe: Recipe, name: str) -> bool:

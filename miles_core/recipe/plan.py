@@ -27,7 +27,7 @@ from miles_core.recipe.faults import Faults
 from miles_core.recipe.phases import PhaseChoice, Spoiled, choose_phases, choose_run
 from miles_core.recipe.research import code_folders, written_folders
 from miles_core.recipe.resolved import NamedReward, PhasePlan, Plan
-from miles_core.recipe.schema import Recipe
+from miles_core.recipe.schema import Recipe, RuntimeSection
 from miles_core.recipe.shape import read_shape
 from miles_core.recipe.written import sources_of, written_recipe
 
@@ -125,6 +125,7 @@ def _plan(
     code = written_folders(document.folder, recipe.code, [*_folders(registry), *(each.folder for each in research)])
     data = written_recipe(name, recipe, run, trackers, choices, code, written_plugins(decision, registry))
     ref = {section: chosen.ref for section, chosen in run.items()}
+    runtime = recipe.runtime or RuntimeSection()
     return Plan(
         name=name,
         file=document.file,
@@ -142,9 +143,12 @@ def _plan(
         precision=ref.get("precision"),
         checkpoint_every=recipe.checkpoint.every,
         checkpoint_keep=recipe.checkpoint.keep,
+        driver=runtime.driver,
+        driver_restarts=runtime.driver_restarts,
+        faults=recipe.faults,
         recipe=data,
         sources=sources_of(data, document, everything, source_of_plugins(decision)),
-        card=_algorithm_card(everything),
+        card=(*_algorithm_card(everything), *_driver_card(runtime)),
         arithmetic=arithmetic(phases, run),
         capabilities=_capabilities(everything),
         warnings=_warnings(choices, run, registry),
@@ -203,6 +207,15 @@ def _algorithm_card(choices: Sequence[Chosen]) -> tuple[tuple[str, str], ...]:
         prefix = f"{chosen.kind} {chosen.ref.name}"
         lines |= {(f"{prefix}: {aspect}", meaning): None for aspect, meaning in told.items()}
     return tuple(lines)
+
+
+def _driver_card(runtime: RuntimeSection) -> tuple[tuple[str, str], ...]:
+    if runtime.driver == "here":
+        return ()
+    times = (
+        f"when it dies, it is started again up to {runtime.driver_restarts} times" if runtime.driver_restarts else ""
+    )
+    return (("driver", "; ".join(filter(None, ("in a worker of the runtime", times)))),)
 
 
 def _told(describe: Any) -> dict[str, str]:

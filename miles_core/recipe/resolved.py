@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from miles_core.contracts.component import ComponentRef
 from miles_core.contracts.model import ModelCard
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.host.lock import LockedPlugin as LockedPlugin
 from miles_core.host.verdict import Verdict
+from miles_core.recipe.schema import FaultsSection
 from miles_core.types.sampling import Sampling
 
 
@@ -66,6 +67,8 @@ class PhasePlan:
 class Plan:
     """A whole recipe, resolved.
 
+    driver        whether the driver lives in the command's process (`here`) or in a worker of the runtime (`worker`), and
+                  how often such a one is started again
     recipe        the recipe as JSON data with every default filled in: `recipe.yaml` of the run
     sources       dotted path of every value in `recipe` -> where it came from
     card          the algorithm card: (aspect, what it means here)
@@ -91,6 +94,9 @@ class Plan:
     precision: ComponentRef | None
     checkpoint_every: int
     checkpoint_keep: int
+    faults: FaultsSection = field(default_factory=FaultsSection)
+    driver: Literal["here", "worker"] = "here"
+    driver_restarts: int = 0
     recipe: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)
     card: tuple[tuple[str, str], ...] = ()

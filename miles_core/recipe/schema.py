@@ -55,6 +55,18 @@ class EngineSection(Section):
     replicas: PositiveInt = Field(default=1, description="engines in the fleet")
 
 
+class RuntimeSection(Section):
+    use: Annotated[str, Field(min_length=1)] = Field(default="local", description="the component")
+    driver: Literal["here", "worker"] = Field(
+        default="here",
+        description="where the driver lives: in the command's own process, or in a worker of the runtime, which is "
+        "started again from the last checkpoint when it dies",
+    )
+    driver_restarts: NonNegativeInt = Field(
+        default=3, description="how often a driver that lives in a worker is started again; then the run fails"
+    )
+
+
 class RewardSection(Section):
     name: str | None = Field(default=None, min_length=1, description="its name in scores; by default what `use` says")
     weight: float = Field(default=1.0, allow_inf_nan=False, description="reward = sum of weight x value")
@@ -63,6 +75,43 @@ class RewardSection(Section):
 class CheckpointSection(_Shape):
     every: NonNegativeInt = Field(default=0, description="steps between checkpoints; 0: only at the end")
     keep: PositiveInt = Field(default=2, description="how many are kept")
+
+
+class FaultsSection(_Shape):
+    """What a run does about processes that die or hang, and how often. docs/faults.md tells the whole story."""
+
+    engine_restarts: NonNegativeInt = Field(
+        default=3, description="times that an engine which died or hangs is started again, until it served 10 minutes"
+    )
+    restart_delay: float = Field(
+        default=1.0, ge=0, allow_inf_nan=False, description="seconds before a restart; doubled for each one after"
+    )
+    health_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="an engine whose `health` does not answer for so long is ended and started again",
+    )
+    wait_seconds: float = Field(
+        default=600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="the longest wait for an engine: of a request while none serves, of one that starts, of a call",
+    )
+    request_deaths: PositiveInt = Field(
+        default=3, description="engines that die under one request before its attempt is aborted"
+    )
+    trainer_seconds: float = Field(
+        default=7200.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="the longest wait for one call of the trainer (a batch, a checkpoint), then it is ended",
+    )
+    restores: NonNegativeInt = Field(
+        default=3,
+        description="times that the run goes back to its last checkpoint by itself after its trainer or last engine "
+        "died, without a new checkpoint between them",
+    )
 
 
 class PhaseSections(_Shape):
@@ -107,9 +156,10 @@ class Recipe(PhaseSections):
     trainer: Section | None = None
     transport: Section | None = None
     precision: Section | None = None
-    runtime: Section | None = None
+    runtime: RuntimeSection | None = None
     trackers: tuple[Section, ...] = ()
     checkpoint: CheckpointSection = CheckpointSection()
+    faults: FaultsSection = FaultsSection()
     steps: PositiveInt | None = Field(default=None, description="batches to train, in a recipe of one phase")
     phases: tuple[PhaseSection, ...] | None = Field(default=None, description="phases, one after the other")
 
@@ -148,7 +198,7 @@ DEFAULT_SECTIONS: dict[str, dict[str, Any]] = {
     "generator": {"use": "single-turn"},
     "rollout": {"use": "groups"},
     "buffer": {"use": "fifo", "capacity": 2.0},
-    "runtime": {"use": "local"},
+    "runtime": {},
     "transport": {"use": "auto"},
     "precision": {"use": "fp32"},
 }

@@ -16,6 +16,7 @@ from miles_core.recipe.schema import (
     EngineSection,
     GeneratorSection,
     Recipe,
+    RuntimeSection,
 )
 from miles_core.recipe.yaml_text import Parts, dotted
 
@@ -44,6 +45,7 @@ def written_recipe(
         data |= _sections(phase, ())
     data["trackers"] = [_section(each) for each in trackers]
     data["checkpoint"] = recipe.checkpoint.model_dump()
+    data["faults"] = recipe.faults.model_dump()
     if recipe.phases:
         data["phases"] = [
             {"name": phase.name, "steps": phase.steps, **_removed(section), **_sections(phase, phase.parts)}
@@ -85,6 +87,8 @@ def _section(chosen: Chosen, core: Mapping[str, Any] | None = None) -> dict[str,
         keys["sampling"] = section.sampling.model_dump()
     if isinstance(section, EngineSection):
         keys["replicas"] = section.replicas
+    if isinstance(section, RuntimeSection):
+        keys |= {"driver": section.driver, "driver_restarts": section.driver_restarts}
     options = {key: value for key, value in chosen.ref.options.items() if key not in chosen.implied}
     return {"use": chosen.use, **keys, **options}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from miles_core.errors import PluginError, RequestError
 from miles_core.recipe.json_schema import recipe_schema
-from miles_core.recipe.schema import CORE_KEYS, EngineSection, GeneratorSection, RewardSection
+from miles_core.recipe.schema import CORE_KEYS, EngineSection, GeneratorSection, RewardSection, RuntimeSection
 
 PLUGIN = """
 from miles_core import Component, hookimpl
@@ -84,7 +85,12 @@ def test_elsewhere_these_names_are_free(kitchen: Any) -> None:
 
 
 def test_the_reserved_names_are_those_of_the_sections() -> None:
-    shapes = {"generator": GeneratorSection, "engine": EngineSection, "rewards": RewardSection}
+    shapes: dict[str, type[BaseModel]] = {
+        "generator": GeneratorSection,
+        "engine": EngineSection,
+        "rewards": RewardSection,
+        "runtime": RuntimeSection,
+    }
     assert {name: set(keys) for name, keys in CORE_KEYS.items()} == {
         name: set(shape.model_fields) - {"use"} for name, shape in shapes.items()
     }

@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from miles_core import Options, RecipeFacts
+from miles_core import Options, RecipeFacts, RuntimeOptions
 
 
-class RayOptions(Options):
+class RayOptions(RuntimeOptions):
     address: str | None = Field(
         default=None,
         min_length=1,
@@ -44,6 +44,10 @@ class RayOptions(Options):
         if self.address is not None and sized:
             raise ValueError(f"{' and '.join(sized)} size a cluster of its own, but `address` joins another one")
         return self
+
+    def spans_machines(self) -> str:
+        where = "of this machine" if self.address == "auto" else f"at {self.address}"
+        return "" if self.address is None else f"the cluster {where} may be several machines"
 
     def check(self, facts: RecipeFacts) -> Iterable[str]:
         transports = facts.chosen.get("transport", ())
