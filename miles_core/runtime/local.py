@@ -42,6 +42,7 @@ class LocalHandle:
         self._calls = PendingCalls(name, self._send)
         self._closing = False
         self._reading: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
 
     @property
     def name(self) -> str:
@@ -57,8 +58,8 @@ class LocalHandle:
 
     async def open(self, sock: socket.socket, first: list[Any]) -> None:
         """Send what to build and wait until it is built. Raises what building raised."""
-        self._reader, self._writer = await asyncio.open_connection(sock=sock, limit=2**20)
-        self._reading = asyncio.create_task(self._read(), name=f"replies of {self._name}")
+        reader, self._writer = await asyncio.open_connection(sock=sock, limit=2**20)
+        self._reading = asyncio.create_task(self._read(reader), name=f"replies of {self._name}")
         write_frame(self._writer, first)
         await self._calls.built()
 
@@ -71,7 +72,10 @@ class LocalHandle:
             return
         self._closing = True
         self._calls.close()
-        self._writer.close()
+        if self._writer is None:  # it was never told what to build
+            self._process.kill()
+        else:
+            self._writer.close()
         try:
             await asyncio.wait_for(asyncio.to_thread(self._process.wait), self._grace)
         except TimeoutError:
@@ -81,20 +85,21 @@ class LocalHandle:
             self._reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reading
+        self._calls.bury(WorkerDied(f"worker {self._name!r} was closed"))
 
     def kill(self) -> None:
         """End the process at once, without asking."""
         self._process.kill()
 
     def _send(self, messages: list[Call | Cancel]) -> None:
-        if not self._writer.is_closing():
+        if self._writer is not None and not self._writer.is_closing():
             write_frame(self._writer, messages)
 
-    async def _read(self) -> None:
+    async def _read(self, reader: asyncio.StreamReader) -> None:
         how = ""
         try:
             while True:
-                self._calls.answer(await read_frame(self._reader))
+                self._calls.answer(await read_frame(reader))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # it is gone
         except Exception as error:  # a reply that cannot be read here: whose it was is not known
@@ -132,7 +137,11 @@ class LocalRuntime:
         handle = LocalHandle(context.name, process, log, self._options.grace_seconds)
         self._handles.append(handle)
         # Child processes import what this one could import: research code beside a recipe included.
-        await handle.open(ours, [ref, context, worker_path()])
+        try:
+            await handle.open(ours, [ref, context, worker_path()])
+        except BaseException:
+            handle.kill()  # nobody has a handle to end it by
+            raise
         return handle
 
     async def close(self) -> None:

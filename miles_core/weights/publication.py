@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.transport import Delivery, UpdateManifest
 from miles_core.errors import MilesError, PublicationError
+
+Result = TypeVar("Result")
 
 
 class UpdatableEngine(Protocol):
@@ -34,13 +36,15 @@ async def publish(
     """Bring `manifest.version` to all engines; `transfer` moves the tensors between begin and finish.
 
     Raises PublicationError when any step fails on any engine. The update is then discarded everywhere and no engine
-    is resumed: none generates under weights of which the driver does not know the version.
+    is resumed: none generates under weights of which the driver does not know the version. Raises WorkerDied when an
+    engine dies before the update begins or after it is complete. Nothing goes on when it raises, so that whoever
+    knows the dead may publish again to the others.
     """
-    await asyncio.gather(*(engine.pause(pause_mode) for engine in engines))
+    await _each(engine.pause(pause_mode) for engine in engines)
     try:
-        await asyncio.gather(*(engine.begin_update(manifest) for engine in engines))
+        await _each(engine.begin_update(manifest) for engine in engines)
         await transfer()
-        await asyncio.gather(*(engine.finish_update() for engine in engines))
+        await _each(engine.finish_update() for engine in engines)
         await _check_reports(manifest.version, engines)
     except Exception as error:
         discarded = await asyncio.gather(*(engine.discard_update() for engine in engines), return_exceptions=True)
@@ -50,11 +54,20 @@ async def publish(
             + (f"; discarding it failed too: {'; '.join(problems)}" if problems else ""),
             mend="the engines stay paused; `miles resume` continues from the last checkpoint",
         ) from error
-    await asyncio.gather(*(engine.resume() for engine in engines))
+    await _each(engine.resume() for engine in engines)
+
+
+async def _each(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """All results, once every call has ended. Raises the first failure."""
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    for each in ended:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in ended if not isinstance(each, BaseException)]
 
 
 async def _check_reports(version: int, engines: Sequence[UpdatableEngine]) -> None:
-    reported = await asyncio.gather(*(engine.version() for engine in engines))
+    reported = await _each(engine.version() for engine in engines)
     wrong = [
         f"{engine.name} reports {found}" for engine, found in zip(engines, reported, strict=True) if found != version
     ]

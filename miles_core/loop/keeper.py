@@ -1,0 +1,373 @@
+"""The keeper: the one owner of the lives of a fleet's engines.
+
+It starts them, publishes weights to them, looks after their health, and starts one that died again: in the background,
+under its old name, at the same place. An engine joins the fleet only once it reports the current weight version.
+
+Loading and publishing exclude each other: an engine that comes up loads the version that is current, from the trainer
+while the trainer still holds exactly that one; when it has moved on, the engine takes part in the next publication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from miles_core.contracts.engine import PauseMode
+from miles_core.contracts.lifecycle import Clock, EventSink, RealClock
+from miles_core.contracts.observing import Handle
+from miles_core.contracts.transport import UpdateManifest
+from miles_core.errors import MilesError, PublicationError, WorkerDied
+from miles_core.rollout.fleet import Endurance, Fleet, NamedEngine
+from miles_core.runtime.bounded import BoundedHandle
+from miles_core.runtime.clients import RemoteEngine
+from miles_core.runtime.life import Life, State, delay
+from miles_core.weights.publication import publish
+
+LOOK_SECONDS = 0.25
+"""How often it is looked whether the engines' processes are alive."""
+
+STEADY_SECONDS = 600.0
+"""After so long of serving, an engine's earlier deaths no longer count."""
+
+CHECKS = 4
+"""Health checks within `health_seconds`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """How an engine is cared for: docs/faults.md says what each bounds. Seconds."""
+
+    restarts: int = 3
+    restart_delay: float = 1.0
+    health_seconds: float = 60.0
+    wait_seconds: float = 600.0
+    request_deaths: int = 3
+
+
+class Weights(Protocol):
+    """Where the engines of a fleet get their weights."""
+
+    @property
+    def lost(self) -> WorkerDied | None:
+        """Why there are none any more: their process died."""
+        ...
+
+    async def manifest(self, version: int) -> UpdateManifest: ...
+    async def transfer(self, version: int, engines: tuple[RemoteEngine, ...]) -> None: ...
+
+
+@dataclass(slots=True)
+class _Member:
+    """One engine through all its lives."""
+
+    name: str
+    life: Life = field(default_factory=Life)
+    engine: RemoteEngine | None = None
+    task: asyncio.Task[None] | None = None
+    checking: asyncio.Task[None] | None = None
+    serving_since: float = 0.0
+    checked: float = 0.0
+    given_up: bool = False
+
+    @property
+    def rising(self) -> bool:
+        """Whether it is being started again."""
+        return self.task is not None and not self.task.done()
+
+    @property
+    def coming(self) -> bool:
+        return not self.given_up and (self.rising or self.engine is not None)
+
+
+class Keeper:
+    """See the module's text. `start` begins the process of the engine of that name. `events` is told what the fleet
+    tells, `engine_restarting` (engine, restart, of, after), `engine_ready` (engine, version, seconds),
+    `engine_unhealthy` (engine, why) and `engine_given_up` (engine, why)."""
+
+    def __init__(
+        self,
+        names: Several[str],
+        start: Callable[[str], Awaitable[Handle]],
+        events: EventSink,
+        care: Care | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._members = [_Member(name) for name in names]
+        self._start = start
+        self._events = events
+        self._care = care or Care()
+        self._clock = clock or RealClock()
+        self._loading = asyncio.Condition()
+        self._weights: Weights | None = None
+        self._version = 0
+        self._held = False  # the source of the weights holds exactly the current version
+        self._watching: asyncio.Task[None] | None = None
+        self._closing = False
+        self._restarts: Counter[str] = Counter()
+        endurance = Endurance(self._care.wait_seconds, self._care.request_deaths)
+        self.fleet = Fleet((), events, owner=self, endurance=endurance)
+
+    @property
+    def engines(self) -> tuple[RemoteEngine, ...]:
+        """Those whose processes live."""
+        return tuple(m.engine for m in self._members if m.engine is not None and m.engine.handle.alive)
+
+    @property
+    def lives(self) -> dict[str, Life]:
+        return {member.name: member.life for member in self._members}
+
+    @property
+    def wanting(self) -> bool:
+        """Whether an engine is up and waits for the next publication."""
+        return not self._held and any(m.rising and m.life.state is State.LOADING for m in self._members)
+
+    @property
+    def spent(self) -> bool:
+        """Whether no engine is left and none will be."""
+        return not self.fleet.serving and not self.coming()
+
+    def coming(self) -> str:
+        """`rollout.fleet.Owner`: those that may join yet, and what they do."""
+        return ", ".join(f"{m.name} ({m.life})" for m in self._members if m.coming)
+
+    def died(self, engine: NamedEngine, error: WorkerDied) -> None:
+        """`rollout.fleet.Owner`: an engine died under a request."""
+        for member in self._members:
+            if member.engine is engine:
+                self._bury(member, error, told=True)
+
+    async def start(self) -> None:
+        """Start all of them, side by side: those that start in one tick may be placed together. Raises what starting
+        the first one that cannot be started raises; whoever closes the runtime ends the others."""
+        handles = await asyncio.gather(*(self._start(member.name) for member in self._members))
+        for member, handle in zip(self._members, handles, strict=True):
+            member.engine = self._engine(handle)
+        self._watching = asyncio.create_task(self._watch(), name="engines' keeper")
+
+    async def publish(self, weights: Weights, version: int, pause: PauseMode = PauseMode.RETRACT) -> None:
+        """Every engine that lives runs `version` when this returns, and takes requests. Engines that die meanwhile are
+        left out; they load it when they are up again.
+
+        Raises PublicationError when it fails for another reason, WorkerDied when the weights' own process died or no
+        engine is left and none comes.
+        """
+        async with self._loading:
+            self._weights, self._version = weights, version
+            self._held = True
+            while taking := [m for m in self._members if m.engine is not None]:
+                if await self._publish_to(taking, weights, version, pause):
+                    break
+            self._loading.notify_all()
+        if self.spent:
+            raise WorkerDied(f"no engine is left: {'; '.join(m.life.why for m in self._members)}")
+
+    async def weights_move(self) -> None:
+        """The trainer is about to change the weights. An engine that loads them now is waited for; those that come
+        later wait for the next publication."""
+        async with self._loading:
+            self._held = False
+
+    async def starved(self) -> None:
+        """Return when no engine serves, and one waits for the next publication: waiting for requests is in vain."""
+        while self.fleet.serving or not self.wanting:
+            await self._clock.sleep(LOOK_SECONDS)
+
+    def metrics(self) -> dict[str, float]:
+        """What was lost, moved and started again since the last call; nothing when nothing was."""
+        counted, self._restarts = self._restarts, Counter()
+        return {**self.fleet.metrics(), **{f"engine/{name}": float(count) for name, count in counted.items()}}
+
+    async def close(self) -> None:
+        """End all of them. What is being started is cancelled. Idempotent."""
+        self._closing = True
+        tasks = [self._watching, *(m.task for m in self._members), *(m.checking for m in self._members)]
+        running = [task for task in tasks if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        engines = [member.engine for member in self._members if member.engine is not None]
+        for member in self._members:
+            if member.life.state not in (State.DRAINING, State.DEAD):
+                member.life = member.life.drain("the run ends")
+        await asyncio.gather(*(engine.handle.close() for engine in engines))
+
+    def _engine(self, handle: Handle) -> RemoteEngine:
+        """Generation takes as long as it takes: that the engine is well is seen by its health."""
+        unbounded = ("generate",)
+        return RemoteEngine(BoundedHandle(handle, self._care.wait_seconds, "faults.wait_seconds", unbounded))
+
+    async def _publish_to(self, taking: list[_Member], weights: Weights, version: int, pause: PauseMode) -> bool:
+        """One try. False when engines died of it: they are left out of the next one."""
+        engines = tuple(member.engine for member in taking if member.engine is not None)
+        for member in taking:
+            starting = member.life.state is State.STARTING
+            member.life = member.life.ready(version) if starting else member.life.publish(version)
+        try:
+            manifest = await weights.manifest(version)
+            await publish(manifest, engines, lambda: weights.transfer(version, engines), pause)
+        except (PublicationError, WorkerDied):
+            alive = [m.engine is e and e.handle.alive for m, e in zip(taking, engines, strict=True)]
+            for member, engine, lives in zip(taking, engines, alive, strict=True):
+                if member.engine is engine and not lives:
+                    self._bury(member, await death_of(engine))
+            if all(alive) or weights.lost is not None:
+                raise
+            return False
+        for member, engine in zip(taking, engines, strict=True):
+            if member.engine is engine:  # it may have died since it reported
+                self._serve(member, engine)
+        return True
+
+    def _serve(self, member: _Member, engine: RemoteEngine) -> None:
+        """It reported the current version."""
+        member.life = member.life.loaded(self._version)
+        member.serving_since = member.checked = self._clock.now()
+        self.fleet.join(engine)
+
+    def _bury(self, member: _Member, error: WorkerDied, *, told: bool = False) -> None:
+        """The process of its engine is gone: note it, and see that it is started again. `told`: the fleet knows."""
+        engine, member.engine = member.engine, None
+        if engine is None or self._closing:
+            return
+        member.life = member.life.die(str(error))
+        if not told:
+            self.fleet.leave(engine, error)
+        self._raise_again(member, engine)
+
+    def _put_down(self, member: _Member, engine: RemoteEngine, why: str) -> None:
+        """It lives and is of no use: it gets no more requests, and its process is ended."""
+        self._events.emit("engine_unhealthy", engine=member.name, why=why)
+        member.engine, member.life = None, member.life.drain(why)
+        self.fleet.leave(engine, WorkerDied(f"engine {member.name!r} is not well: {why}"))
+        self._raise_again(member, engine)
+
+    def _raise_again(self, member: _Member, engine: RemoteEngine) -> None:
+        """Unless that is what is going on: whoever does it sees that the engine is gone."""
+        if not member.rising:
+            member.task = asyncio.create_task(self._raise(member, engine), name=f"restart of {member.name}")
+
+    async def _raise(self, member: _Member, engine: RemoteEngine | None) -> None:
+        """Start it again and again, until it serves or its restarts are spent."""
+        care = self._care
+        while True:
+            if engine is not None:
+                await _end(engine, member.life.why)
+            if member.life.state is State.DRAINING:
+                member.life = member.life.die(member.life.why)
+            if not member.life.may_restart(care.restarts):
+                self._give_up(member)
+                return
+            after = delay(member.life.restarts, care.restart_delay)
+            member.life = member.life.restart(care.restarts)
+            self._restarts["restarts"] += 1
+            number = member.life.restarts
+            self._events.emit("engine_restarting", engine=member.name, restart=number, of=care.restarts, after=after)
+            await self._clock.sleep(after)
+            engine, began = None, self._clock.now()
+            try:
+                async with asyncio.timeout(care.wait_seconds):
+                    engine = self._engine(await self._start(member.name))
+                member.engine, member.life = engine, member.life.ready(self._version)
+                await self._bring(member, engine)
+            except Exception as error:  # whatever it is: the engine did not come up
+                if self._fell(member, error):
+                    continue
+                return
+            seconds = self._clock.now() - began
+            self._events.emit("engine_ready", engine=member.name, version=self._version, seconds=seconds)
+            return
+
+    async def _bring(self, member: _Member, engine: RemoteEngine) -> None:
+        """Load the current version, or take part in the publication of the next. Raises what keeps it from that."""
+        async with self._loading:
+            if not self._held:
+                whom = f"the next publication: the trainer has moved on from version {self._version}"
+                self._events.emit("waiting", who=f"engine {member.name}", whom=whom)
+            while member.engine is engine and member.life.state is State.LOADING and not self._held:
+                await self._loading.wait()
+            if member.engine is not engine:
+                raise WorkerDied(member.life.why)
+            if member.life.state is State.LOADING:
+                await self._load(member, engine)
+
+    async def _load(self, member: _Member, engine: RemoteEngine) -> None:
+        weights, version = self._weights, self._version
+        if weights is None:
+            raise AssertionError("an engine is started again only after a publication")
+        member.life = member.life.publish(version)
+        await publish(await weights.manifest(version), (engine,), lambda: weights.transfer(version, (engine,)))
+        self._serve(member, engine)
+
+    def _fell(self, member: _Member, error: Exception) -> bool:
+        """It did not come up. Whether it may be tried again: not when the weights themselves are gone."""
+        member.engine = None
+        if member.life.state is not State.DEAD:
+            why = "did not start in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+            death = WorkerDied(f"engine {member.name!r} could not be started again: {why}")
+            member.life = member.life.die(str(death))
+            self.fleet.lost(member.name, death)
+        lost = self._weights.lost if self._weights is not None else None
+        if lost is not None:
+            self.fleet.end(lost)
+        return lost is None
+
+    def _give_up(self, member: _Member) -> None:
+        member.given_up = True
+        self._events.emit("engine_given_up", engine=member.name, why=member.life.why, left=len(self.fleet.serving))
+        self.fleet.look_again()
+
+    async def _watch(self) -> None:
+        """Look after those that serve: one that is being started or loaded is looked after by whoever does it."""
+        care = self._care
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            for member in self._members:
+                engine, now = member.engine, self._clock.now()
+                if engine is None or member.life.state is not State.SERVING:
+                    continue
+                if not engine.handle.alive:
+                    self._bury(member, await death_of(engine))
+                elif member.life.restarts and now - member.serving_since > STEADY_SECONDS:
+                    member.life = member.life.steady()
+                elif now - member.checked > care.health_seconds / CHECKS and not _running(member.checking):
+                    member.checked = now
+                    member.checking = asyncio.create_task(self._check(member, engine), name=f"health of {member.name}")
+
+    async def _check(self, member: _Member, engine: RemoteEngine) -> None:
+        try:
+            async with asyncio.timeout(self._care.health_seconds):
+                health = await engine.health()
+            why = "" if health.ok else f"it says: {health.detail}"
+        except TimeoutError:
+            why = f"it did not answer `health` for {self._care.health_seconds:g} s"
+        except Exception as error:  # dead, which the next look sees, or broken
+            why = f"`health` failed: {error}"
+        if why and member.engine is engine and engine.handle.alive and member.life.state is State.SERVING:
+            self._put_down(member, engine, why)
+
+
+def _running(task: asyncio.Task[None] | None) -> bool:
+    return task is not None and not task.done()
+
+
+async def death_of(engine: RemoteEngine) -> WorkerDied:
+    """How the process of an engine that does not live ended."""
+    try:
+        await engine.version()
+    except WorkerDied as error:
+        return error
+    except MilesError as error:
+        return WorkerDied(str(error))
+    return WorkerDied(f"engine {engine.name!r} is gone")
+
+
+async def _end(engine: RemoteEngine, why: str) -> None:
+    handle = engine.handle
+    if isinstance(handle, BoundedHandle):
+        await handle.end(why)
+    else:
+        await handle.close()

@@ -1,0 +1,84 @@
+"""A handle whose calls do not take for ever: a process that does not answer in time is killed, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Container
+from typing import Any
+
+from miles_core.contracts.observing import Handle
+from miles_core.errors import WorkerDied
+
+log = logging.getLogger(__name__)
+
+
+class BoundedHandle:
+    """`handle`, whose process is killed when it does not answer a call within `seconds`. `setting` names what a person
+    raises when that was too early; calls of the methods in `unbounded` may take as long as they like."""
+
+    def __init__(self, handle: Handle, seconds: float, setting: str, unbounded: Container[str] = ()) -> None:
+        self._handle = handle
+        self._seconds = seconds
+        self._setting = setting
+        self._unbounded = unbounded
+        self._death: WorkerDied | None = None
+
+    @property
+    def name(self) -> str:
+        return self._handle.name
+
+    @property
+    def alive(self) -> bool:
+        return self._death is None and self._handle.alive
+
+    @property
+    def death(self) -> WorkerDied | None:
+        """How it ended, once a call has met its end."""
+        return self._death
+
+    async def call(self, method: str, *args: Any) -> Any:
+        if self._death is not None:
+            raise self._death
+        try:
+            if method in self._unbounded:
+                return await self._handle.call(method, *args)
+            return await self._in_time(method, args)
+        except WorkerDied as error:
+            self._death = self._death or error
+            raise
+
+    async def close(self) -> None:
+        await self._handle.close()
+
+    async def end(self, why: str) -> None:
+        """Kill it, whatever it does, and return when it is gone: whoever waits for it gets WorkerDied. One that
+        cannot be killed (it lives in this process) and does not close in time is left."""
+        self._death = self._death or WorkerDied(f"worker {self.name!r} was ended: {why}")
+        kill(self._handle)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._handle.close()
+        except TimeoutError:
+            log.warning("worker %r does not close: it is left", self.name)
+
+    async def _in_time(self, method: str, args: tuple[Any, ...]) -> Any:
+        waiting = asyncio.timeout(self._seconds)
+        try:
+            async with waiting:
+                return await self._handle.call(method, *args)
+        except TimeoutError:
+            if not waiting.expired():
+                raise  # the method's own
+            kill(self._handle)
+            raise WorkerDied(
+                f"worker {self.name!r} did not answer `{method}` for {self._seconds:g} s, and was killed",
+                mend=f"look into its log; when it was busy, raise `{self._setting}`",
+            ) from None
+
+
+def kill(handle: Handle) -> None:
+    """End its process at once, where the runtime can; `close` then has little to wait for."""
+    at_once = getattr(handle, "kill", None)
+    if at_once is not None:
+        at_once()
