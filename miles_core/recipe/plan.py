@@ -212,10 +212,8 @@ def _algorithm_card(choices: Sequence[Chosen]) -> tuple[tuple[str, str], ...]:
 def _driver_card(runtime: RuntimeSection) -> tuple[tuple[str, str], ...]:
     if runtime.driver == "here":
         return ()
-    times = (
-        f"when it dies, it is started again up to {runtime.driver_restarts} times" if runtime.driver_restarts else ""
-    )
-    return (("driver", "; ".join(filter(None, ("in a worker of the runtime", times)))),)
+    again = f"; when it dies, it is started again, at most {runtime.driver_restarts} times"
+    return (("driver", f"in a worker of the runtime{again if runtime.driver_restarts else ''}"),)
 
 
 def _told(describe: Any) -> dict[str, str]:

@@ -67,8 +67,7 @@ class PhasePlan:
 class Plan:
     """A whole recipe, resolved.
 
-    driver        whether the driver lives in the command's process (`here`) or in a worker of the runtime (`worker`), and
-                  how often such a one is started again
+    driver        whether the driver lives in the command's process (`here`) or in a worker of the runtime (`worker`)
     recipe        the recipe as JSON data with every default filled in: `recipe.yaml` of the run
     sources       dotted path of every value in `recipe` -> where it came from
     card          the algorithm card: (aspect, what it means here)

@@ -61,7 +61,9 @@ def test_the_driver_can_be_set_in_a_recipe_without_a_runtime(kitchen: Any) -> No
     plan = kitchen.plan(kitchen.changed(), "runtime.driver=worker", "runtime.driver_restarts=1")
     assert (plan.runtime.name, plan.driver, plan.driver_restarts) == ("local", "worker", 1)
     assert "driver" not in plan.runtime.options
-    assert "in a worker of the runtime; when it dies, it is started again up to 1 times" in "\n".join(plan_lines(plan))
+    assert "in a worker of the runtime; when it dies, it is started again, at most 1 times" in "\n".join(
+        plan_lines(plan)
+    )
     for wrong in ("runtime.driver=there", "runtime.driver_restarts=-1"):
         with pytest.raises(RequestError, match=wrong.partition("=")[0].replace(".", r"\.")):
             kitchen.plan(kitchen.changed(), wrong)
@@ -88,9 +90,7 @@ def test_auto_crosses_machines_where_the_runtime_spans_them(cloud: Any) -> None:
 
 
 def test_auto_refuses_to_guess(cloud: Any) -> None:
-    with pytest.raises(
-        RequestError, match="cloud rents 2 machines, and no enabled plugin has a transport that crosses"
-    ):
+    with pytest.raises(RequestError, match="rents 2 machines, and no enabled plugin has a transport that"):
         cloud.plan(cloud.changed(plugins="[toy, lab, cloud]", runtime="{use: cloud}"))
     with_transports(cloud, "wires", "one", "two")
     text = cloud.changed(plugins="[toy, lab, cloud, wires]", runtime="{use: cloud}")
