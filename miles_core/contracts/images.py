@@ -1,8 +1,8 @@
 """Conversations with images: what a renderer has beside its contract, and the one way to ask it.
 
-An image is a part of a message's content, `{"type": "image_url", "image_url": {"url": "data:image/png;base64,…"}}`, with
-the file in base64. Whoever renders a conversation calls `rendered` and `bridged`: a conversation without images goes
-through `Renderer.render` and `Renderer.bridge` as ever, one with images through `ImageRenderer`.
+An image is a part of a message's content, `{"type": "image_url", "image_url": {"url": "data:image/png;base64,…"}}`,
+with the file in base64. Whoever renders a conversation calls `rendered` and `bridged`: a conversation without images
+goes through `Renderer.render` and `Renderer.bridge` as ever, one with images through `ImageRenderer`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from miles_core.contracts.model import Renderer
 from miles_core.errors import PluginError, ValidationError
 from miles_core.types.image import ImageSpans, check_image_spans
 from miles_core.types.sequence import TokenArray
-from miles_core.types.task import Message, ToolDefinition
+from miles_core.types.task import Message, Task, ToolDefinition
 
 IMAGE_PART = "image_url"
 """The `type` of a part that is an image."""
@@ -77,6 +77,11 @@ def bridged(
     if not has_images(messages):
         return Rendered(renderer.bridge(tokens, messages, tools=tools))
     return _checked(renderer, _taking(renderer).bridge_images(tokens, messages, tools=tools))
+
+
+def prompt_tokens(renderer: Renderer, task: Task) -> TokenArray:
+    """The tokens that a task's prompt becomes, the placeholders of its images included."""
+    return rendered(renderer, task.messages).tokens
 
 
 def _taking(renderer: Renderer) -> ImageRenderer:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from miles_core.types.sequence import TokenArray
-from miles_core.types.task import Message, Task, ToolDefinition
+from miles_core.types.task import Message, ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,3 @@ class ModelSpec(Protocol):
     def renderer(self) -> Renderer:
         """The renderer of the family; needs `materialise` to have run."""
         ...
-
-
-def prompt_tokens(renderer: Renderer, task: Task) -> TokenArray:
-    """The tokens that a task's prompt becomes."""
-    return renderer.render(task.messages)

@@ -9,6 +9,7 @@ from typing import Any
 
 from miles_core.loop.evidence import Entry, Evidence, Pending, read_evidence
 from miles_core.observe.folder import RunFolder
+from miles_core.observe.images import ImageFolder
 from miles_core.types.trajectory import Disposition, Status
 
 SHOWN = 20
@@ -46,6 +47,7 @@ class Audit:
     trajectories: Counter[str] = field(default_factory=Counter)
     trained_tokens: int = 0
     old_tokens: int = 0
+    images: int = 0
     staleness: int = 0
     findings: list[Finding] = field(default_factory=list)
 
@@ -73,6 +75,7 @@ class Audit:
             "trajectories": dict(self.trajectories),
             "trained_tokens": self.trained_tokens,
             "masked_old_tokens": self.old_tokens,
+            "trained_images": self.images,
             "staleness_max": self.staleness,
             "findings": [{"what": each.what, "where": each.where} for each in self.findings],
         }
@@ -83,6 +86,7 @@ def audit(folder: RunFolder) -> Audit:
     evidence = read_evidence(folder)
     result = Audit(folder.path.name, evidence.state, [PhaseAudit(name) for name in evidence.phases])
     seen = _Seen(evidence)
+    images = _Images(folder)
     findings: dict[str, list[Finding]] = {}
 
     def note(kind: str, found: Iterator[Finding]) -> None:
@@ -91,7 +95,9 @@ def audit(folder: RunFolder) -> Audit:
     for entry in evidence.entries():
         note("record", seen.look(entry))
         note("tokens", _tokens(entry, evidence, seen.version_of.get(entry.step), result))
+        note("images", images.look(entry))
         result.trajectories.update(disposition.value for disposition in entry.dispositions.values())
+    result.images = len(images.seen)
     for phase in result.phases:
         note("groups", _balance(phase, seen, evidence))
     note("counts", _counters(seen, evidence))
@@ -132,6 +138,25 @@ class _Seen:
             place = self._trajectories.setdefault((entry.phase, trajectory.id), entry.file)
             if place != entry.file:
                 yield Finding(f"trajectory {trajectory.id} has a disposition in {place} too", entry.where)
+
+
+class _Images:
+    """The images that trained sequences name: each is there, and is what its name says. Each is looked at once."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.seen: dict[str, str] = {}
+        self._folder = ImageFolder(folder.trajectories)
+
+    def look(self, entry: Entry) -> Iterator[Finding]:
+        for trajectory in entry.group.trajectories:
+            if entry.dispositions[trajectory.id] is not Disposition.TRAINED:
+                continue
+            for digest in {span.image.digest for sequence in trajectory.sequences for span in sequence.images}:
+                if digest not in self.seen:
+                    self.seen[digest] = self._folder.fault(digest)
+                if fault := self.seen[digest]:
+                    what = f"trajectory {trajectory.id} was trained with image {digest[:12]}: {fault}"
+                    yield Finding(what, entry.where)
 
 
 def _light(entry: Entry) -> Entry:
@@ -252,4 +277,6 @@ def in_words(result: Audit) -> list[str]:
     lines.append("trajectories: " + (", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items())) or "none"))
     old = f", {result.old_tokens} older ones masked" if result.old_tokens else ""
     lines.append(f"tokens trained: {result.trained_tokens}, at most {result.staleness} versions old{old}")
+    if result.images:
+        lines.append(f"images trained with: {result.images}, each looked at")
     return lines

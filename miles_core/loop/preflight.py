@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence as Several
 
-from miles_core.contracts.model import ModelCard, Renderer, prompt_tokens
+from miles_core.contracts.images import prompt_tokens
+from miles_core.contracts.model import ModelCard, Renderer
 from miles_core.errors import Problem, RequestError
 from miles_core.loop.ring import Phase
 from miles_core.types.task import Task

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from miles_core.errors import RunError
+from miles_core.observe.images import ImageFolder, facts_of, row_of, task_data, whole_task
+from miles_core.types.image import ImageSpan
 from miles_core.types.sequence import NO_VERSION, Sequence, Span
-from miles_core.types.task import Task
 from miles_core.types.trajectory import Disposition, Group, Score, Status, Trajectory
 
 Row = dict[str, Any]
@@ -29,6 +30,16 @@ _SPAN = pa.struct(
     ]
 )
 _ROUTING = pa.struct([("shape", pa.list_(pa.int32())), ("dtype", pa.string()), ("data", pa.binary())])
+_IMAGE = pa.struct(
+    [
+        ("start", pa.int32()),
+        ("stop", pa.int32()),
+        ("digest", pa.string()),
+        ("media_type", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+    ]
+)
 _SEQUENCE = pa.struct(
     [
         ("tokens", pa.list_(pa.int32())),
@@ -37,6 +48,7 @@ _SEQUENCE = pa.struct(
         ("versions", pa.list_(pa.int32())),
         ("spans", pa.list_(_SPAN)),
         ("routing", _ROUTING),
+        ("images", pa.list_(_IMAGE)),
     ]
 )
 SCHEMA = pa.schema(
@@ -59,27 +71,30 @@ SCHEMA = pa.schema(
 )
 
 
-def rows_of(entry: int, group: Group, dispositions: Mapping[str, Disposition], step: int | None) -> list[Row]:
+def rows_of(
+    entry: int, group: Group, dispositions: Mapping[str, Disposition], step: int | None, files: dict[str, bytes]
+) -> list[Row]:
     """One row for each trajectory; one with a null trajectory when the group has none. `entry` is the group's place in
-    its file."""
+    its file. The images' files that the task refers to are added to `files` by name."""
     shared: Row = {
         "entry": entry,
         "step": step,
         "group": group.number,
         "draw": group.draw,
-        "task": _json(group.task.to_data(), f"task {group.task.id!r}"),
+        "task": _json(task_data(group.task, files), f"task {group.task.id!r}"),
     }
     if not group.trajectories:
         return [shared]
     return [{**shared, **_trajectory_row(one, dispositions)} for one in group.trajectories]
 
 
-def group_from_rows(rows: Several[Row]) -> tuple[Group, dict[str, Disposition]]:
-    """The inverse of `rows_of`. Columns that hold nothing essential may be missing."""
+def group_from_rows(rows: Several[Row], images: ImageFolder | None) -> tuple[Group, dict[str, Disposition]]:
+    """The inverse of `rows_of`. Columns that hold nothing essential may be missing. Without a folder, images have their
+    facts and no content."""
     first = rows[0]
-    task = Task.from_data(json.loads(first["task"]))
+    task = whole_task(json.loads(first["task"]), images)
     taken = [row for row in rows if row["trajectory"] is not None]
-    group = Group(task, first["group"], first["draw"], tuple(_trajectory(row, task.id) for row in taken))
+    group = Group(task, first["group"], first["draw"], tuple(_trajectory(row, task.id, images) for row in taken))
     return group, {row["trajectory"]: Disposition(row["disposition"]) for row in taken}
 
 
@@ -100,13 +115,13 @@ def _trajectory_row(one: Trajectory, dispositions: Mapping[str, Disposition]) ->
     }
 
 
-def _trajectory(row: Row, task_id: str) -> Trajectory:
+def _trajectory(row: Row, task_id: str, images: ImageFolder | None) -> Trajectory:
     scores = json.loads(row.get("scores") or "{}")
     return Trajectory(
         id=row["trajectory"],
         task_id=task_id,
         index=row["index"],
-        sequences=tuple(_sequence(one) for one in row["sequences"]),
+        sequences=tuple(_sequence(one, images) for one in row["sequences"]),
         status=Status(row["status"]),
         text=row.get("text") or "",
         reward=row.get("reward"),
@@ -126,10 +141,11 @@ def _sequence_row(sequence: Sequence) -> Row:
         "routing": None
         if routing is None
         else {"shape": list(routing.shape), "dtype": str(routing.dtype), "data": routing.tobytes()},
+        "images": [row_of(span) for span in sequence.images],
     }
 
 
-def _sequence(row: Row) -> Sequence:
+def _sequence(row: Row, images: ImageFolder | None) -> Sequence:
     n = len(row["tokens"])
     logprobs, versions, routing = row.get("logprobs"), row.get("versions"), row.get("routing")
     return Sequence(
@@ -141,7 +157,12 @@ def _sequence(row: Row) -> Sequence:
         routing=None
         if routing is None
         else np.frombuffer(routing["data"], dtype=np.dtype(routing["dtype"])).reshape(routing["shape"]).copy(),
+        images=tuple(_image(each, images) for each in row.get("images") or ()),
     )
+
+
+def _image(row: Row, images: ImageFolder | None) -> ImageSpan:
+    return ImageSpan(row["start"], row["stop"], facts_of(row) if images is None else images.read(row["digest"]))
 
 
 def _json(value: Any, whose: str) -> str:

@@ -37,10 +37,10 @@ def notable(folder: Path) -> list[Sample]:
         series.setdefault(_series(path), []).append(path)
     samples: list[Sample] = []
     for name, paths in sorted(series.items()):
-        last = list(read_file(paths[-1]))
+        last = list(read_file(paths[-1], pixels=False))
         samples += _extremes(name, _number(paths[-1]), last)
         if len(paths) > 1:
-            samples += _changed_most(name, list(read_file(paths[0])), last)
+            samples += _changed_most(name, list(read_file(paths[0], pixels=False)), last)
     return samples
 
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from miles_core.errors import RequestError, RunError
 from miles_core.observe.atomic import replacing
+from miles_core.observe.images import ImageFolder
 from miles_core.observe.rows import SCHEMA, group_from_rows, rows_of
 from miles_core.types.trajectory import Disposition, Group
 
@@ -35,24 +36,38 @@ def write_groups(folder: Path, stem: str, entries: Several[Entry], *, step: int 
     Raises RunError when a trajectory has no disposition, holds data that cannot be stored, or the disk is full.
     """
     path = folder / f"{stem}{SUFFIX}"
-    rows = [row for entry, (group, facts) in enumerate(entries) for row in rows_of(entry, group, facts, step)]
+    files: dict[str, bytes] = {}
+    rows = [row for entry, (group, facts) in enumerate(entries) for row in rows_of(entry, group, facts, step, files)]
     stamps = {"miles.format": FORMAT, "miles.version": str(VERSION), "miles.step": "" if step is None else str(step)}
     try:
         table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(stamps))
     except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
         raise RunError(f"the groups of {stem} cannot be stored: {error}", where=str(path)) from error
+    _keep_images(folder, entries, files)
     with replacing(path) as draft:
         pq.write_table(table, draft, compression="zstd")
     return path
 
 
-def read_groups(folder: Path) -> Iterator[tuple[int | None, Group, dict[str, Disposition]]]:
-    """Every group of the folder, files in order of step and name, groups in the order they were written.
+def _keep_images(folder: Path, entries: Several[Entry], files: Mapping[str, bytes]) -> None:
+    """Before the rows that name them, so that what is named is there."""
+    images = ImageFolder(folder)
+    for name, data in files.items():
+        images.keep_file(data, name)
+    for group, _ in entries:
+        for trajectory in group.trajectories:
+            for sequence in trajectory.sequences:
+                images.keep(span.image for span in sequence.images)
+
+
+def read_groups(folder: Path, *, pixels: bool = True) -> Iterator[tuple[int | None, Group, dict[str, Disposition]]]:
+    """Every group of the folder, files in order of step and name, groups in the order they were written. Without
+    `pixels` images have their facts and no content, and tasks name their files in place of them.
 
     Raises RequestError naming the file when one is truncated, damaged, or not of this format and version.
     """
     for path, step in files(folder):
-        for group, dispositions in read_file(path):
+        for group, dispositions in read_file(path, pixels=pixels):
             yield step, group, dispositions
 
 
@@ -61,16 +76,17 @@ def files(folder: Path) -> list[tuple[Path, int | None]]:
     return sorted(_steps(folder), key=lambda pair: (pair[1] is not None, pair[1] or 0, pair[0].name))
 
 
-def read_file(path: Path) -> Iterator[tuple[Group, dict[str, Disposition]]]:
+def read_file(path: Path, *, pixels: bool = True) -> Iterator[tuple[Group, dict[str, Disposition]]]:
     """The groups of one file. Raises RequestError as `read_groups` does."""
     _step_of(path)
     try:
         rows = pq.read_table(path).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
+    images = ImageFolder(path.parent) if pixels else None
     for _, members in itertools.groupby(rows, key=lambda row: row["entry"]):
         try:
-            yield group_from_rows(list(members))
+            yield group_from_rows(list(members), images)
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(path, error) from error
 

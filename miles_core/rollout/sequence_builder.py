@@ -6,6 +6,7 @@ import numpy as np
 
 from miles_core.contracts.engine import GenerateRequest, GenerateResult
 from miles_core.errors import ValidationError
+from miles_core.types.image import ImageSpan, ImageSpans
 from miles_core.types.sequence import NO_VERSION, Array, Sequence, Span, TokenArray
 
 
@@ -13,7 +14,7 @@ class SequenceBuilder:
     """For generators that ask an engine more than once about one conversation:
 
     row = SequenceBuilder()
-    row.add(renderer.render(messages))                  # masked
+    row.add(renderer.render(messages))                  # masked; with images: rendered(renderer, messages)
     request = GenerateRequest(…, tokens=row.tokens, …)
     row.add_sampled(request, await engines.generate(request))
     row.add(renderer.bridge(row.tokens, answer))        # masked again, and so on
@@ -25,6 +26,7 @@ class SequenceBuilder:
         self._logprobs: list[float] = []
         self._spans: list[Span] = []
         self._routing: tuple[int, Array] | None = None
+        self._images: list[ImageSpan] = []
 
     @property
     def tokens(self) -> TokenArray:
@@ -32,11 +34,17 @@ class SequenceBuilder:
         return np.array(self._tokens, np.int32)
 
     @property
+    def images(self) -> ImageSpans:
+        """All images so far, for `GenerateRequest.images`."""
+        return tuple(self._images)
+
+    @property
     def sampled_count(self) -> int:
         return sum(span.stop - span.start for span in self._spans)
 
-    def add(self, tokens: TokenArray) -> None:
-        """Tokens that nobody sampled: a prompt, the environment's answer."""
+    def add(self, tokens: TokenArray, images: ImageSpans = ()) -> None:
+        """Tokens that nobody sampled: a prompt, the environment's answer. `images` count from the first of them."""
+        self._images += [span.moved(len(self._tokens)) for span in images]
         self._tokens += tokens.tolist()
         self._logprobs += [0.0] * len(tokens)
 
@@ -47,6 +55,12 @@ class SequenceBuilder:
             raise ValidationError(
                 f"GenerateRequest.tokens of request {request.id!r} are not the {len(self._tokens)} tokens of the row",
                 mend="ask with `tokens=row.tokens`",
+            )
+        ours, theirs = self._images, request.images
+        if [(s.start, s.stop, s.image.digest) for s in ours] != [(s.start, s.stop, s.image.digest) for s in theirs]:
+            raise ValidationError(
+                f"GenerateRequest.images of request {request.id!r} are not the {len(ours)} images of the row",
+                mend="ask with `images=row.images`",
             )
         start = len(self._tokens)
         temperature = request.sampling.temperature
@@ -75,4 +89,5 @@ class SequenceBuilder:
             versions=versions,
             spans=tuple(self._spans),
             routing=routing if end == n else None,
+            images=self.images,
         )

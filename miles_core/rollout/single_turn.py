@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.engine import Finish, GenerateRequest, GenerateResult
+from miles_core.contracts.images import rendered
 from miles_core.contracts.options import NoOptions
 from miles_core.contracts.rollout import Attempt, GenerateContext
 from miles_core.rollout.sequence_builder import SequenceBuilder
@@ -26,13 +27,14 @@ class SingleTurn:
         pass
 
     async def generate(self, attempt: Attempt, context: GenerateContext) -> Trajectory:
-        prompt = context.renderer.render(attempt.task.messages)
+        prompt = rendered(context.renderer, attempt.task.messages)
         request = GenerateRequest(
             id=attempt.id,
-            tokens=prompt,
+            tokens=prompt.tokens,
             sampling=attempt.sampling,
             noise=attempt.noise(),
             affinity=f"{attempt.purpose}/{attempt.group}",  # one engine for the group: its prompt is prefilled once
+            images=prompt.images,
         )
         result = await context.engines.generate(request)
         message = context.renderer.parse(result.tokens).message
@@ -40,7 +42,7 @@ class SingleTurn:
             id=attempt.id,
             task_id=attempt.task.id,
             index=attempt.index,
-            sequences=(sampled_sequence(prompt, result, request),) if len(result.tokens) else (),
+            sequences=(sampled_sequence(prompt.tokens, result, request),) if len(result.tokens) else (),
             status=STATUS_OF_FINISH[result.finish],
             text=str(message.get("content") or ""),
         )
@@ -49,6 +51,6 @@ class SingleTurn:
 def sampled_sequence(prompt: TokenArray, result: GenerateResult, request: GenerateRequest, turn: int = 0) -> Sequence:
     """Prompt (masked) and output (sampled) of one request as one sequence."""
     row = SequenceBuilder()
-    row.add(prompt)
+    row.add(prompt, request.images)
     row.add_sampled(request, result, turn)
     return row.build()

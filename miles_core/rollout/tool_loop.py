@@ -119,6 +119,7 @@ async def _ask(
         sampling=replace(attempt.sampling, max_new_tokens=limit),
         noise=attempt.noise(pending.turn),
         affinity=f"{attempt.purpose}/{attempt.group}",
+        images=pending.all_images,
     )
     return request, await context.engines.generate(request)
 

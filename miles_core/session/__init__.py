@@ -2,6 +2,7 @@
 
 The pure core:
     messages.py      what a client sends, in one normal form
+    images.py        images: their normal form and their bounds
     tools.py         the tools of a conversation, and the ids of calls
     matching.py      whether a replayed message is the stored one
     tree.py          the append-only tree of token-exact checkpoints

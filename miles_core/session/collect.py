@@ -54,7 +54,7 @@ def _sequence(path: Several[Node], learned: set[int]) -> Sequence:
                     node.sampled.temperature,
                 )
             )
-    return Sequence(tokens, sampled, logprobs, versions, tuple(spans), _routing(path))
+    return Sequence(tokens, sampled, logprobs, versions, tuple(spans), _routing(path), path[-1].all_images)
 
 
 def _routing(path: Several[Node]) -> Array | None:

@@ -12,16 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from miles_core.contracts.engine import Finish, GenerateRequest, GenerateResult
+from miles_core.contracts.images import Rendered, bridged, has_images, rendered
 from miles_core.contracts.model import Renderer
 from miles_core.contracts.rollout import Matcher
 from miles_core.errors import PluginError
 from miles_core.session.attach import Policy
 from miles_core.session.attach_tokens import attach_tokens, token_message
 from miles_core.session.faults import SessionFault, bad_request
+from miles_core.session.images import ImageRules
 from miles_core.session.matching import CheckedMatcher
 from miles_core.session.messages import normal
 from miles_core.session.tools import with_call_ids
 from miles_core.session.tree import Node, Sampled, Tree
+from miles_core.types.image import ImageSpans
 from miles_core.types.sequence import TokenArray
 from miles_core.types.task import Message, ToolDefinition
 
@@ -29,7 +32,8 @@ from miles_core.types.task import Message, ToolDefinition
 @dataclass(frozen=True, slots=True, eq=False)
 class Pending:
     """A turn that is ready to be sampled. `tokens` is the whole prompt; `bridge` its part after the parent; `again`
-    how often the same was asked here before: no two turns have the same parent, messages and `again`."""
+    how often the same was asked here before: no two turns have the same parent, messages and `again`. `images` are
+    the bridge's own, at their places in `tokens`."""
 
     parent: Node | None
     added: tuple[Message, ...]
@@ -37,21 +41,30 @@ class Pending:
     tokens: TokenArray
     again: int
     tools: tuple[ToolDefinition, ...] = ()
+    images: ImageSpans = ()
 
     @property
     def turn(self) -> int:
         return 0 if self.parent is None else self.parent.turn + 1
 
+    @property
+    def all_images(self) -> ImageSpans:
+        """Those of the whole prompt."""
+        return self.images if self.parent is None else (*self.parent.all_images, *self.images)
+
 
 class Conversation:
     """The tree of one session, with who reads and writes tokens and who decides what may attach."""
 
-    def __init__(self, renderer: Renderer, policy: Policy, matcher: Matcher, max_nodes: int) -> None:
+    def __init__(
+        self, renderer: Renderer, policy: Policy, matcher: Matcher, max_nodes: int, images: ImageRules = ImageRules()
+    ) -> None:
         self.tree = Tree()
         self.policy = policy
         self._renderer = renderer
         self._matcher = CheckedMatcher(matcher)
         self._max_nodes = max_nodes
+        self._images = images
 
     def prepare(
         self,
@@ -67,16 +80,21 @@ class Conversation:
         """
         self._check_room()
         place = self.policy.attach(self.tree, messages, tools, self._matcher)
+        if has_images(place.added):
+            earlier = () if place.parent is None else place.parent.all_images
+            self._images.check(place.added, len(messages) - len(place.added), len(earlier))
         waiting = (each for each in in_flight if each.parent is place.parent)
         here: list[Node | Pending] = [*self.tree.children(place.parent), *waiting]
         same = (each.again for each in here if each.added == place.added and each.tools == tools)
         again = 1 + max(same, default=-1)
         if place.parent is None:
-            prompt = self._tokens(lambda: self._renderer.render(place.added, tools=tools))
-            return Pending(None, place.added, prompt, prompt, again, tools)
+            prompt = self._asked(lambda: rendered(self._renderer, place.added, tools=tools))
+            return Pending(None, place.added, prompt.tokens, prompt.tokens, again, tools, prompt.images)
         before = place.parent.tokens
-        bridge = self._tokens(lambda: self._renderer.bridge(before, place.added, tools=tools))
-        return Pending(place.parent, place.added, bridge, np.concatenate([before, bridge]), again, tools)
+        bridge = self._asked(lambda: bridged(self._renderer, before, place.added, tools=tools))
+        tokens = np.concatenate([before, bridge.tokens])
+        images = tuple(span.moved(len(before)) for span in bridge.images)
+        return Pending(place.parent, place.added, bridge.tokens, tokens, again, tools, images)
 
     def prepare_tokens(self, tokens: TokenArray, in_flight: Iterable[Pending] = ()) -> Pending:
         """The same for a client that renders itself: `tokens` is the whole prompt, taken as it is. Raises SessionFault
@@ -92,7 +110,7 @@ class Conversation:
 
     def render(self, messages: tuple[Message, ...], tools: tuple[ToolDefinition, ...]) -> TokenArray:
         """The prompt of messages that attach nowhere. Raises SessionFault (400) as `prepare` does."""
-        return self._tokens(lambda: self._renderer.render(messages, tools=tools))
+        return self._asked(lambda: rendered(self._renderer, messages, tools=tools)).tokens
 
     def commit(self, pending: Pending, request: GenerateRequest, result: GenerateResult) -> Node:
         """Keep what was sampled. Raises PluginError when the engine's answer contradicts itself or the request, and
@@ -118,8 +136,9 @@ class Conversation:
             routing=result.routing,
         )
         reply = self._reply(pending, result.tokens)
+        again, tools, images = pending.again, pending.tools, pending.images
         return self.tree.append(
-            pending.parent, pending.added, pending.bridge, sampled, reply, pending.again, pending.tools
+            pending.parent, pending.added, pending.bridge, sampled, reply, again, tools=tools, images=images
         )
 
     def _check_room(self) -> None:
@@ -137,16 +156,18 @@ class Conversation:
                 mend="`Renderer.parse` gives a message for any tokens",
             ) from error
 
-    def _tokens(self, make: Callable[[], TokenArray]) -> TokenArray:
+    def _asked(self, make: Callable[[], Rendered]) -> Rendered:
         try:
-            tokens = make()
+            found = make()
         except ValueError as error:
             raise bad_request(f"the model's chat format cannot express this: {error}", code="not_renderable") from error
+        except PluginError:
+            raise
         except Exception as error:
             raise PluginError(f"the renderer failed: {type(error).__name__}: {error}") from error
-        if not len(tokens):
+        if not len(found.tokens):
             raise bad_request("the messages are not a single token", code="not_renderable")
-        return tokens
+        return found
 
 
 def _contradictions(pending: Pending, request: GenerateRequest, result: GenerateResult) -> list[str]:

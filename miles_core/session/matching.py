@@ -21,6 +21,7 @@ from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import NoOptions
 from miles_core.contracts.rollout import Matcher
 from miles_core.errors import PluginError
+from miles_core.session.images import image_difference, told_content
 from miles_core.types.task import Message
 
 EXCERPT = 40
@@ -88,6 +89,9 @@ def difference(stored: Message, replayed: Message) -> str:
     for key in dict.fromkeys(("role", *stored, *replayed)):
         ours, theirs = stored.get(key), replayed.get(key)
         if ours != theirs:
+            if found := image_difference(ours, theirs):
+                return f"`{key}` differs: {found}"
+            ours, theirs = told_content(ours), told_content(theirs)
             place = _first_difference(ours, theirs)
             return f"`{key}` differs: the session has {_shown(ours, place)}, the request {_shown(theirs, place)}"
     return "the matcher says that they differ"

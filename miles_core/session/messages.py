@@ -1,9 +1,9 @@
 """What a client sends, in one normal form: the fields that a renderer may read, and nothing else.
 
-`developer` becomes `system`. A list of one text part becomes its text. Fields that are empty (absent, null, "", [])
-are left out, but for `content`, which becomes "". Every other key (`refusal`, `annotations`, token ids that a harness
-echoes, `index` of a tool call) is dropped here, so that it can neither break a match nor reach a template. Arguments of
-tool calls are JSON text.
+`developer` becomes `system`. A list of one text part becomes its text. Images are `data:` URLs (images.py). Fields that
+are empty (absent, null, "", []) are left out, but for `content`, which becomes "". Every other key (`refusal`,
+`annotations`, token ids that a harness echoes, `index` of a tool call) is dropped here, so that it can neither break a
+match nor reach a template. Arguments of tool calls are JSON text.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from miles_core.session.faults import bad_request
+from miles_core.session.images import normal_part
 from miles_core.types.task import Message
 
 ROLE_OF = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -74,7 +75,7 @@ def _content(content: Any) -> Any:
         raise ValueError(f"`content` is {_kind(content)}, expected text, null or a list of parts with a `type`")
     if len(content) == 1 and content[0]["type"] == "text" and isinstance(content[0].get("text"), str):
         return content[0]["text"]
-    return content
+    return [normal_part(part) for part in content]
 
 
 def _tool_calls(calls: Any) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from miles_core.session.collect import sequences
 from miles_core.session.conversation import Conversation, Pending
 from miles_core.session.counts import Counts
 from miles_core.session.faults import SessionFault, bad_request
+from miles_core.session.images import told
 from miles_core.session.tree import Node
 from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.task import Message
@@ -135,7 +136,7 @@ class Session:
                     "parent": None if node.parent is None else node.parent.number,
                     "turn": node.turn,
                     "kept": node.number in kept,
-                    "messages": [*node.added, node.reply],
+                    "messages": [told(message) for message in (*node.added, node.reply)],
                     "prompt_tokens": node.first_sampled,
                     "sampled_tokens": len(node.sampled.tokens),
                     "cached_tokens": node.sampled.cached_tokens,
@@ -192,6 +193,7 @@ class Session:
             sampling=self._sampling(request, len(pending.tokens)),
             noise=_noise(self._attempt, pending, request.seed, self.conversation.policy.concurrent),
             affinity=f"session/{self.id}",
+            images=pending.all_images,
         )
 
     def _sampling(self, request: ChatRequest | TokenRequest, prompt: int) -> Sampling:

@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import Clock
@@ -49,7 +49,7 @@ class Limits:
     idle_seconds: float = 4 * 3600.0
     call_seconds: float = 3600.0
     beat_seconds: float = 10.0
-    images: ImageRules = ImageRules()
+    images: ImageRules = field(default_factory=ImageRules)
 
     def __post_init__(self) -> None:
         counts = [name for name in ("sessions", "nodes", "body_bytes") if getattr(self, name) < 1]

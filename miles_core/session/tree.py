@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from miles_core.contracts.engine import Finish, VersionSpan
+from miles_core.types.image import ImageSpan, ImageSpans
 from miles_core.types.sequence import Array, FloatArray, TokenArray
 from miles_core.types.task import Message, ToolDefinition
 
@@ -47,6 +48,7 @@ class Node:
     again    how often its parent had been asked with the same messages before
     start    tokens before this node on its path
     tools    what the assistant may call: the root's, which every node after it has
+    images   which tokens of `bridge` stand for which image; places are those on its path
     """
 
     number: int
@@ -59,6 +61,7 @@ class Node:
     start: int
     again: int = 0
     tools: tuple[ToolDefinition, ...] = ()
+    images: ImageSpans = ()
 
     @property
     def stop(self) -> int:
@@ -88,6 +91,14 @@ class Node:
     def tokens(self) -> TokenArray:
         """int32 [stop]: every token of the conversation."""
         return np.concatenate([part for node in self.path for part in (node.bridge, node.sampled.tokens)])
+
+    @property
+    def all_images(self) -> ImageSpans:
+        """Those of its path."""
+        spans: list[ImageSpan] = []
+        for node in self.path:
+            spans += node.images
+        return tuple(spans)
 
 
 class Tree:
@@ -139,6 +150,7 @@ class Tree:
         reply: Message,
         again: int = 0,
         tools: tuple[ToolDefinition, ...] = (),
+        images: ImageSpans = (),
     ) -> Node:
         """A new node under `parent`. Arrays are copied and become read-only. `tools` are a root's; a node under a
         parent has the parent's.
@@ -160,7 +172,8 @@ class Tree:
         )
         turn = 0 if parent is None else parent.turn + 1
         fixed = tools if parent is None else parent.tools
-        node = Node(len(self._nodes), parent, turn, added, _frozen(bridge), kept, reply, start, again, fixed)
+        number, own = len(self._nodes), _frozen(bridge)
+        node = Node(number, parent, turn, added, own, kept, reply, start, again, fixed, images)
         self._nodes.append(node)
         self._children[None if parent is None else parent.number].append(node)
         return node

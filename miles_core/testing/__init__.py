@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
+    "miles_core.testing.fakes.char_image_renderer": "CharImageRenderer",
     "miles_core.testing.fakes.char_renderer": "CharRenderer",
     "miles_core.testing.fakes.char_tool_renderer": "CharToolRenderer",
     "miles_core.testing.fakes.chat": "ScriptedChat",
@@ -19,6 +20,7 @@ _HOME = {
     "miles_core.testing.fakes.engine_log": "Exchange scripted_logprob",
     "miles_core.testing.fakes.makers": "make_batch make_group make_sequence make_task make_trajectory",
     "miles_core.testing.fakes.manual_clock": "ManualClock",
+    "miles_core.testing.fakes.png": "make_png",
     "miles_core.testing.fakes.run_recipe": "run_recipe",
     "miles_core.testing.fakes.scripted_engine": "ScriptedEngine",
     "miles_core.testing.fakes.tiny_model": "tiny_model",
@@ -30,6 +32,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.
 __all__ = sorted(_MODULE_OF)
 
 if TYPE_CHECKING:
+    from miles_core.testing.fakes.char_image_renderer import CharImageRenderer as CharImageRenderer
     from miles_core.testing.fakes.char_renderer import CharRenderer as CharRenderer
     from miles_core.testing.fakes.char_tool_renderer import CharToolRenderer as CharToolRenderer
     from miles_core.testing.fakes.chat import ScriptedChat as ScriptedChat
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from miles_core.testing.fakes.makers import make_task as make_task
     from miles_core.testing.fakes.makers import make_trajectory as make_trajectory
     from miles_core.testing.fakes.manual_clock import ManualClock as ManualClock
+    from miles_core.testing.fakes.png import make_png as make_png
     from miles_core.testing.fakes.run_recipe import run_recipe as run_recipe
     from miles_core.testing.fakes.scripted_engine import ScriptedEngine as ScriptedEngine
     from miles_core.testing.fakes.tiny_model import tiny_model as tiny_model

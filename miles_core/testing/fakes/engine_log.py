@@ -12,7 +12,7 @@ class Exchange:
     """One request and exactly what the engine sampled for it, token by token, in immutable copies.
 
     `prompt` is a copy of the request's tokens; `finish` is None while it runs and when it ended by `error` (the
-    exception's class and text) or was cancelled.
+    exception's class and text) or was cancelled. `images` are (start, stop, digest) of those that the request had.
     """
 
     request: GenerateRequest
@@ -22,6 +22,7 @@ class Exchange:
     versions: tuple[int, ...] = ()
     finish: Finish | None = None
     error: str = ""
+    images: tuple[tuple[int, int, str], ...] = ()
 
     def add(self, token: int, logprob: float, version: int) -> None:
         self.tokens += (token,)

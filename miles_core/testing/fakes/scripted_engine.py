@@ -38,6 +38,7 @@ class ScriptedEngine:
     version   that of the weights it starts with; None: it has none before its first update, as a real engine
     tensors   what an update must bring (names and shapes count); None: any. A delivery counts as all of them: nothing
               is read
+    images    whether it declares that requests may have some; their content changes no answer
     clock     with `seconds_per_token`, how long a token takes; otherwise a token is one turn of the event loop
 
     `log` keeps every request and exactly what was sampled for it, apart from the arrays that were handed out.
@@ -54,6 +55,7 @@ class ScriptedEngine:
         vocabulary: int = VOCABULARY,
         stop_token: int = STOP,
         tensors: Several[TensorInfo] | None = None,
+        images: bool = False,
         clock: Clock | None = None,
         seconds_per_token: float = 0.0,
     ) -> None:
@@ -62,6 +64,7 @@ class ScriptedEngine:
         self.deliveries: list[Delivery] = []
         self._answer = _answering(answers)
         self._version, self._context, self._vocabulary, self._stop = version, context, vocabulary, stop_token
+        self._images = images
         self._tensors = None if tensors is None else _shapes(tensors)
         self._clock, self._seconds = clock, seconds_per_token
         self._update: UpdateManifest | None = None
@@ -80,14 +83,16 @@ class ScriptedEngine:
         self._require_alive()
 
     def capabilities(self) -> EngineCapabilities:
-        return EngineCapabilities(context=self._context, forms=frozenset({Form.TENSORS, Form.DISK}), atomic_update=True)
+        forms = frozenset({Form.TENSORS, Form.DISK})
+        return EngineCapabilities(context=self._context, forms=forms, atomic_update=True, images=self._images)
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
         self._require_alive()
         self._check(request)
         if self._version is None and self._mode is None:
             raise RunError(f"engine {self.name!r} has no usable weights", mend="publish weights to it first")
-        exchange = Exchange(request, tuple(request.tokens.tolist()))
+        images = tuple((span.start, span.stop, span.image.digest) for span in request.images)
+        exchange = Exchange(request, tuple(request.tokens.tolist()), images=images)
         self.log.append(exchange)
         failure = self._failures.pop(0) if self._failures else None
         try:
