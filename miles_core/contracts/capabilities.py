@@ -16,8 +16,12 @@ NO_ENGINE = "no-engine"
 NEEDS_AGENT = "needs-agent"
 NEEDS_GPU = "needs-gpu"
 ONE_MACHINE = "one-machine"
+OWN_ENGINES = "own-engines"
+EXPORTED_WEIGHTS = "exported-weights"
+IMAGES = "images"
 TOY_MODEL = "toy-model"
 STAND_IN = "stand-in-example"
+REMAKES = "remakes"
 NEEDS = "needs-"
 OWN = "x-"
 
@@ -27,7 +31,14 @@ CAPABILITIES: Mapping[str, str] = {
     "shared-prefix": "engine, trainer: computes what the trajectories of a group have in common once. Shown",
     "token-exact": "agent, generator: trains on exactly the tokens that were sampled, none is encoded again. Shown",
     "async": "rollout, schedule, reward: works beside the trainer instead of in turn with it. Shown",
+    REMAKES: "rollout: can make single trajectories of a group again. Read by staleness policies that ask for it",
     ONE_MACHINE: "transport: reaches only processes of the sender's own machine. Read by runtimes that use several",
+    OWN_ENGINES: "evaluator: its attempts go to engines that only evaluate, which hold the version that it measures "
+    "while training goes on. Read by the plan and by whoever starts engines",
+    EXPORTED_WEIGHTS: "evaluator: it is given a Hugging Face directory of the version that it measures, asks no engine, "
+    "and training goes on meanwhile. Read by the plan and by the loop",
+    IMAGES: "engine, trainer: takes sequences with images, of models that have some. Read before a run, which is "
+    "refused where its tasks have images and one of them does not",
     TOY_MODEL: "engine, trainer: works with the core's toy model alone. Read by the conformance kit",
     STAND_IN: "model, renderer: its `example` stands in for what cannot be had here, such as a tokenizer, and what is "
     "tried on it proves nothing of the real one. Read by the conformance kit and by `miles families check`",

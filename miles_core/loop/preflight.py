@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence as Several
 
-from miles_core.contracts.images import prompt_tokens
+from miles_core.contracts.capabilities import IMAGES
+from miles_core.contracts.capabilities import EXPORTED_WEIGHTS
+from miles_core.contracts.images import has_images, prompt_tokens
 from miles_core.contracts.model import ModelCard, Renderer
 from miles_core.errors import Problem, RequestError
 from miles_core.loop.ring import Phase
@@ -24,16 +26,32 @@ def check(phases: Several[Phase], renderer: Renderer | None, card: ModelCard | N
             problems.append(
                 Problem("the data has no tasks", f"phase {phase.plan.name!r}, data {phase.plan.data.name!r}")
             )
-        for evaluator in phase.evaluators:
+        for evaluator, ref in zip(phase.evaluators, phase.plan.evaluators, strict=True):
             held_out = evaluator.tasks(phase.data)
-            if not held_out:
+            if not held_out and EXPORTED_WEIGHTS not in ref.capabilities:
                 problems.append(Problem(f"evaluation {evaluator.name!r} has no tasks", f"phase {phase.plan.name!r}"))
             tasks += held_out
+        problems += _blind(tasks, phase)
         if renderer is not None and card is not None:
             problems += _too_long(tasks, renderer, card, phase)
     if problems:
         more = len(problems) - SHOWN
         raise RequestError([*problems[:SHOWN], *([Problem(f"and {more} more")] if more > 0 else [])])
+
+
+def _blind(tasks: Several[Task], phase: Phase) -> Iterable[Problem]:
+    """Tasks with images that an engine or a trainer of the phase does not take."""
+    first = next((task for task in tasks if has_images(task.messages)), None)
+    if first is None:
+        return
+    for kind in ("engine", "trainer"):
+        names, declared = phase.plan.facts.chosen.get(kind, ()), phase.plan.facts.capabilities.get(kind, frozenset())
+        if names and IMAGES not in declared and (kind == "trainer" or phase.generator.needs_engine):
+            yield Problem(
+                f"the task has an image, and {kind} {names[0]!r} takes none",
+                f"task {first.id!r}",
+                f"use tasks of text, or another {kind}: one that declares the capability `{IMAGES}`",
+            )
 
 
 def _upcoming(phase: Phase) -> list[Task]:

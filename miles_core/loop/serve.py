@@ -16,6 +16,7 @@ from miles_core.contracts.observing import Runtime
 from miles_core.contracts.sessions import SessionRules
 from miles_core.contracts.transport import Delivery, Form, UpdateManifest
 from miles_core.errors import MilesError, RequestError, WorkerDied
+from miles_core.loop.sessions import why_no_images
 from miles_core.loop.traces import Traces
 from miles_core.recipe.service import Service
 from miles_core.rollout.fleet import Fleet
@@ -56,13 +57,15 @@ async def serve(
         try:
             engines = await _start_engines(service, runtime, model)
             contexts = [(await engine.capabilities()).context for engine in engines]
+            bounds = limits or Limits()
+            refused = await why_no_images(engines)
             server = SessionServer(
                 Fleet(engines, NoEvents()),
                 renderer,
                 RealClock(),
                 model=service.card.name,
                 context=min(service.card.context, *contexts),
-                limits=limits,
+                limits=replace(bounds, images=replace(bounds.images, refused=refused)),
                 listening=listening,
             )
             server.store.ended = keeper.keep if keeper is not None else None

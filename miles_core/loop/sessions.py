@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Several
 from typing import TYPE_CHECKING
 
-from miles_core.contracts.capabilities import NEEDS_AGENT
+from miles_core.contracts.capabilities import IMAGES, NEEDS_AGENT
 from miles_core.contracts.engine import EngineClient
 from miles_core.contracts.lifecycle import RealClock
 from miles_core.contracts.model import Renderer
@@ -25,10 +25,13 @@ async def serve_sessions(
         return None
     if renderer is None or plan.model_card is None or not engines:
         raise RequestError("an agent's chat needs a model and an engine", mend="add `model:` and `engine:`")
+    from miles_core.session.images import ImageRules
     from miles_core.session.server import SessionServer  # an HTTP server is imported by runs that serve one
+    from miles_core.session.store import Limits
 
     longest = await longest_sequence(plan, engines) or plan.model_card.context
-    server = SessionServer(clients, renderer, RealClock(), model=plan.model_card.name, context=longest)
+    limits = Limits(images=ImageRules(refused=await why_no_images(engines, plan)))
+    server = SessionServer(clients, renderer, RealClock(), model=plan.model_card.name, context=longest, limits=limits)
     await server.start()
     return server
 
@@ -38,3 +41,15 @@ async def longest_sequence(plan: Plan, engines: Several[RemoteEngine]) -> int | 
     if plan.model_card is None:
         return None
     return min([plan.model_card.context, *[(await engine.capabilities()).context for engine in engines]])
+
+
+async def why_no_images(engines: Several[RemoteEngine], plan: Plan | None = None) -> str:
+    """Why a conversation may have no images, in words; "" where every engine takes them, and the plan's trainer."""
+    for engine in engines:
+        if not (await engine.capabilities()).images:
+            return f"engine {engine.name!r} takes none"
+    for phase in plan.phases if plan is not None else ():
+        names = phase.facts.chosen.get("trainer", ())
+        if names and IMAGES not in phase.facts.capabilities.get("trainer", frozenset()):
+            return f"trainer {names[0]!r} takes none"
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Several
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from miles_core.contracts.lifecycle import Health
 from miles_core.contracts.observing import Handle
 from miles_core.contracts.trainer import StepReport, TrainerFacts
 from miles_core.contracts.transport import Delivery, UpdateManifest
+from miles_core.errors import RequestError
 from miles_core.types.batch import Batch
 from miles_core.types.sequence import FloatArray, Sequence
 
@@ -31,6 +32,13 @@ class RemoteEngine:
         return found
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
+        """Raises RequestError too for a request with images where the engine declares none: it would answer as if they
+        were not there."""
+        if request.images and not (await self.capabilities()).images:
+            raise RequestError(
+                f"request {request.id!r} has images, and engine {self.name!r} takes none",
+                mend="use an engine and a model that take images",
+            )
         result: GenerateResult = await self.handle.call("generate", request)
         return result
 
@@ -80,10 +88,12 @@ class RemoteTrainer:
         await self.handle.call("begin_phase", dict(parts))
 
     async def score(self, sequences: Several[Sequence]) -> list[FloatArray]:
+        await self._refuse_images(sequences)
         scores: list[FloatArray] = await self.handle.call("score", list(sequences))
         return scores
 
     async def step(self, batch: Batch) -> StepReport:
+        await self._refuse_images(row.sequence for row in batch.rows)
         report: StepReport = await self.handle.call("step", batch)
         return report
 
@@ -102,3 +112,11 @@ class RemoteTrainer:
 
     async def export(self, folder: Path) -> None:
         await self.handle.call("export", folder)
+
+    async def _refuse_images(self, sequences: Iterable[Sequence]) -> None:
+        """Raises RequestError for a sequence with images where the trainer declares none."""
+        if any(sequence.images for sequence in sequences) and not (await self.facts()).images:
+            raise RequestError(
+                f"there are sequences with images, and trainer {self.handle.name!r} takes none",
+                mend="use a trainer and a model that take images",
+            )
