@@ -78,6 +78,7 @@ def miles_rollouts() -> Iterable[Component]:
             "miles_core.rollout.groups:GroupsRollout",
             "miles_core.rollout.groups:GroupsOptions",
             "Whole groups, round by round; reproducible to the last bit",
+            capabilities=frozenset({"remakes"}),
         ),
         Component(
             "saved",
@@ -192,6 +193,13 @@ def miles_staleness() -> Iterable[Component]:
             "Old tokens become context, young ones still teach",
             example=example,
         ),
+        Component(
+            "resample",
+            "miles_core.rollout.staleness:Resample",
+            "miles_core.rollout.staleness:ResampleOptions",
+            "Old trajectories of a group are made again, the young ones stay",
+            example=example,
+        ),
     ]
 
 
@@ -239,10 +247,25 @@ def miles_evaluators() -> Iterable[Component]:
     return [
         Component(
             "shared",
-            "miles_core.loop.evaluation:SharedEvaluator",
+            "miles_core.loop.evaluation:HeldOutEvaluator",
             "miles_core.loop.evaluation:SharedEvaluatorOptions",
             "Held-out tasks on the engines that also roll out",
-        )
+        ),
+        Component(
+            "fleet",
+            "miles_core.loop.evaluation:HeldOutEvaluator",
+            "miles_core.loop.evaluation:FleetEvaluatorOptions",
+            "Held-out tasks on engines that only evaluate, while training goes on",
+            capabilities=frozenset({"own-engines"}),
+        ),
+        Component(
+            "command",
+            "miles_core.loop.command_evaluation:CommandEvaluator",
+            "miles_core.loop.command_evaluation:CommandEvaluatorOptions",
+            "Any program over exported weights, while training goes on",
+            capabilities=frozenset({"exported-weights", "needs-trainer"}),
+            example={"run": ["python", "-m", "miles_core.testing.fakes.scoring_program"]},
+        ),
     ]
 
 

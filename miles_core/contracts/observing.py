@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.rollout import Attempt, Data
+from miles_core.types.estimate import Estimate
 from miles_core.types.sampling import Sampling
 from miles_core.types.task import Task
 from miles_core.types.trajectory import Group, Trajectory
@@ -18,8 +20,13 @@ from miles_core.types.trajectory import Group, Trajectory
 class Evaluation:
     """Scores of one evaluation, filed under the weight version that they measured.
 
-    `scores` maps task id to the mean reward over the attempts at it. `step` is the number of batches trained before.
-    `skipped` says why there are none.
+    `scores` maps task id to the mean reward over the attempts at it, a finite number. `step` is the number of batches
+    trained before. `skipped` says why there are none.
+
+    total    the score of an evaluator that has none task by task, and its interval if anybody knows it
+    figures  more numbers, by name: {"pass@4": Estimate(...)}
+    parts    one for each dataset, of an evaluator that measures several. Each is filed as an evaluation of its own,
+             named `<name>/<part>`, and the whole then has no scores
     """
 
     name: str
@@ -27,14 +34,22 @@ class Evaluation:
     step: int
     scores: Mapping[str, float] = field(default_factory=dict)
     skipped: str = ""
+    total: Estimate | None = None
+    figures: Mapping[str, Estimate] = field(default_factory=dict)
+    parts: tuple[Evaluation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationContext:
-    """What an evaluator works with: attempts at held-out tasks under the current weights, scored as in training.
+    """What an evaluator works with: attempts at held-out tasks under the weights that it measures, scored as in
+    training.
 
-    `sampling` is the rollout's: an evaluator changes what it measures otherwise, such as the temperature. `record`
-    keeps the groups with the run's trajectories.
+    generate  asks the rollout's engines; those that only evaluate, where the component declares `own-engines`. No
+              other weights answer while the evaluation lasts: an update waits for it, or it is given up
+    sampling  is the rollout's: an evaluator changes what it measures otherwise, such as the temperature
+    record    keeps the groups with the run's trajectories
+    weights   where the component declares `exported-weights`: a Hugging Face directory of the version, complete, and
+              removed after the evaluation. `generate` then raises
     """
 
     data: Data
@@ -43,10 +58,18 @@ class EvaluationContext:
     sampling: Sampling
     seed: int
     record: Callable[[Several[Group]], None]
+    weights: Path | None = None
 
 
 class Evaluator(Protocol):
-    """Measures a weight version. A failure is recorded as skipped, with the cause; training goes on."""
+    """Measures a weight version.
+
+    Where it runs is what its component declares: on the rollout's engines (nothing declared), on `own-engines`, or over
+    `exported-weights`; the last two while training goes on. Its options may derive from `EvaluatorOptions`: of those the
+    core reads `time_limit`, and `replicas` and `queue` where they are there. Whatever fails (an exception, a time limit,
+    another version, a score that is not finite or of a task that was not asked for) is recorded as skipped, with the
+    cause; training goes on. It runs in the driver's event loop: await what waits, and end soon when cancelled.
+    """
 
     @property
     def name(self) -> str: ...
@@ -55,9 +78,13 @@ class Evaluator(Protocol):
         """Whether to evaluate after `step` batches; step 0 is before training, `last` after all of it."""
         ...
 
-    def tasks(self, data: Data) -> list[Task]: ...
+    def tasks(self, data: Data) -> list[Task]:
+        """All that it attempts; empty when it does not attempt tasks of the run."""
+        ...
 
-    async def evaluate(self, step: int, version: int, context: EvaluationContext) -> Evaluation: ...
+    async def evaluate(self, step: int, version: int, context: EvaluationContext) -> Evaluation:
+        """The scores of `version`, of exactly the tasks of `tasks` (of its parts' together), under its own name."""
+        ...
 
 
 class Tracker(Protocol):
@@ -77,7 +104,9 @@ class Tracker(Protocol):
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """After each batch and its evaluations, before its checkpoint. `step` counts from 0; a resumed run goes on
         from its checkpoint, so steps after it come again. `metrics` are the numbers of `metrics.jsonl`: which there
-        are depends on the recipe and may differ from step to step."""
+        are depends on the recipe and may differ from step to step. An evaluation that went on beside training is among
+        those of the step in which it ended, with the version that it measured (`evaluation/<name>/version`). What ended
+        after the last step comes with the number of that step once more, alone."""
         ...
 
     def close(self, outcome: str) -> None:

@@ -20,24 +20,25 @@ from miles_core.host.damage import explained
 from miles_core.host.lock import write_lock
 from miles_core.host.registry import Registry
 from miles_core.host.request import read_request, recipe_alone
-from miles_core.loop.assemble import assemble, rehearse, start_trainer
-from miles_core.loop.checkpoint import Checkpoints, Saved, restore
-from miles_core.loop.driver import Progress, drive
-from miles_core.loop.interruptible import wait_for
+from miles_core.loop.assemble import rehearse, start_trainer
+from miles_core.loop.checkpoint import Saved
+from miles_core.loop.filing import read_evaluations
+from miles_core.loop.interruptible import Interruption, wait_for
+from miles_core.loop.order import Order
 from miles_core.loop.plugin_set import continue_with, plugin_set, refuse_drift
-from miles_core.loop.record import Recorder, read_evaluations
-from miles_core.loop.ring import Ring
+from miles_core.loop.record import Recorder
+from miles_core.loop.recovery import checkpoints_of, load_trainer, run_ring
+from miles_core.loop.rewinding import forget_after
 from miles_core.loop.summary import comparisons, failing_listeners, listener_uses
+from miles_core.loop.supervise import supervise, tell_restarts
 from miles_core.loop.trackers import start_trackers
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
-from miles_core.observe.live import LiveView
+from miles_core.observe.live import LiveView, Watches
 from miles_core.observe.report import write_report
-from miles_core.observe.trajectories import discard_from
 from miles_core.recipe.plan import load_plan
 from miles_core.recipe.resolved import Plan
 from miles_core.recipe.yaml_text import dump
-from miles_core.runtime.clients import RemoteTrainer
 
 View = Literal["live", "plain", "none"]
 
@@ -88,12 +89,15 @@ def run(
     if locked is not None:
         refuse_drift(locked, enabled)
     rehearse(plan)
-    with _watched(registry, strict_plugins, trace_plugins):
+    hosted = plan.driver == "worker"  # then the hooks of the run are called there
+    with _watched(registry, strict_plugins, None if hosted else trace_plugins):
         folder = RunFolder.create(runs_dir, name or plan.name)
         with folder.claimed():
             folder.recipe.write_text(dump(plan.recipe))
             write_lock(folder.lock, enabled)
-            return _go(plan, registry, folder, view, saved=None, strict=strict_plugins)
+            if hosted:
+                return _have_driven(plan, registry, folder, view, Order(folder.path, (), strict_plugins, trace_plugins))
+            return _go(plan, registry, folder, _live(plan, view), saved=None, strict=strict_plugins)
 
 
 def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> Run:
@@ -110,7 +114,7 @@ def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> R
             raise RequestError("the run is done: there is nothing to resume", where=str(folder.path))
         plan, registry = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
         continue_with(folder.lock, plugin_set(plan, registry))
-        saved = _checkpoints(plan, folder).latest()
+        saved = checkpoints_of(plan, folder).latest()
         if saved is None:
             raise RequestError(
                 "the run has no checkpoint to resume from",
@@ -118,7 +122,48 @@ def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> R
                 mend="start it again with `miles run`; `checkpoint: {every: N}` saves one every N steps",
             )
         with _watched(registry, strict_plugins):
-            return _go(plan, registry, folder, view, saved, strict=strict_plugins)
+            if plan.driver == "worker":
+                return _have_driven(plan, registry, folder, view, Order(folder.path, (), strict_plugins))
+            return _go(plan, registry, folder, _live(plan, view), saved, strict=strict_plugins)
+
+
+def drive_hosted(folder: RunFolder, order: Order, view: Watches, interruption: Interruption) -> Run:
+    """Drive in a worker, for the command that holds the folder: from the latest checkpoint, else from the beginning,
+    whatever a driver that died has left. Raises as `run` and `resume` do."""
+    with folder.driven():
+        plan, registry = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
+        continue_with(folder.lock, plugin_set(plan, registry))
+        saved = checkpoints_of(plan, folder).latest()
+        for path in (folder.metrics, folder.events):
+            jsonl.JsonLines(path).close()  # which the first driver makes
+        forget_after(folder, saved)
+        with _watched(registry, order.strict, order.trace):
+            return _go(plan, registry, folder, view, saved, strict=order.strict, order=order, interruption=interruption)
+
+
+def _have_driven(plan: Plan, registry: Registry, folder: RunFolder, view: View, order: Order) -> Run:
+    """The command's part where the driver lives in a worker."""
+    folder.write_status(state="running", error="")
+    live = _live(plan, view)
+    try:
+        summary = wait_for(supervise(plan, folder, live, order)).result()
+    except BaseException as error:
+        if folder.read_status()["state"] != "running":
+            raise  # the driver has put it on record
+        told = explained(error)
+        _end_early(told, plan, registry, folder, _recorder(plan, registry, folder, live, None), live)
+        if told is error:
+            raise
+        raise told from error
+    finally:
+        live.close()
+    restarts = folder.read_status().get("driver_restarts", 0)
+    here = {"folder": str(folder.path), "report": str(folder.report), "driver_restarts": restarts}
+    return Run(folder, {**summary, **here})
+
+
+def _live(plan: Plan, view: View) -> LiveView:
+    return LiveView(plan.name, plan.steps, view=view)
 
 
 @contextmanager
@@ -139,7 +184,7 @@ def export(run: Path, to: Path) -> Path:
     has no checkpoint."""
     folder = RunFolder.open(run)
     plan, _ = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
-    saved = _checkpoints(plan, folder).latest()
+    saved = checkpoints_of(plan, folder).latest()
     if saved is None:
         raise RequestError("the run has no checkpoint to export", where=str(folder.path))
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
@@ -162,21 +207,33 @@ def export(run: Path, to: Path) -> Path:
 async def _export(plan: Plan, folder: RunFolder, saved: Saved, to: Path) -> None:
     runtime, trainer = await start_trainer(plan, folder.path.resolve())
     try:
-        await _load(trainer, saved)
+        await load_trainer(trainer, saved)
         await trainer.export(to)
     finally:
         await runtime.close()
 
 
-def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Saved | None, *, strict: bool) -> Run:
-    """The part that `run` and `resume` share: the ring, from the beginning or from a checkpoint, and how it ended."""
-    live = LiveView(plan.name, plan.steps, view=view)
+def _go(
+    plan: Plan,
+    registry: Registry,
+    folder: RunFolder,
+    live: Watches,
+    saved: Saved | None,
+    *,
+    strict: bool,
+    order: Order | None = None,
+    interruption: Interruption | None = None,
+) -> Run:
+    """The part that `run` and `resume` share: the ring, from the beginning or from a checkpoint, and how it ended.
+    `order` is that of a driver in a worker, and `interruption` what ends it."""
     recorder = _recorder(plan, registry, folder, live, saved)
     done = 0 if saved is None else saved.step
     folder.write_status(state="running", error="", steps_done=done, steps=plan.steps)
     try:
+        if order is not None:
+            tell_restarts(recorder, order, done)
         recorder.follow(start_trackers(plan.trackers, plan.seed, folder.path, plan.recipe, strict=strict))
-        wait_for(_run_ring(plan, folder, recorder, saved))
+        wait_for(run_ring(plan, folder, recorder, saved), interruption)
         recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
     except BaseException as error:
         told = explained(error)
@@ -203,7 +260,7 @@ def _go(plan: Plan, registry: Registry, folder: RunFolder, view: View, saved: Sa
 
 
 def _end_early(
-    error: BaseException, plan: Plan, registry: Registry, folder: RunFolder, recorder: Recorder, live: LiveView
+    error: BaseException, plan: Plan, registry: Registry, folder: RunFolder, recorder: Recorder, live: Watches
 ) -> None:
     """Put on record that and why the run ended, and tell whoever sees the error what was saved."""
     interrupted = isinstance(error, KeyboardInterrupt)
@@ -224,47 +281,10 @@ def _end_early(
         error.add_note(f"then its record could not be completed: {second}")
 
 
-async def _run_ring(plan: Plan, folder: RunFolder, recorder: Recorder, saved: Saved | None) -> None:
-    recorder.emit("run_started", folder=folder.path, recipe=dict(plan.recipe))
-    began = recorder.clock.now()
-    with recorder.timed("start"):
-        ring = await assemble(plan, folder.path.resolve(), recorder)
-    recorder.emit("workers_ready", seconds=recorder.clock.now() - began)
-    try:
-        progress = await _restore(ring, saved) if saved is not None else Progress()
-        await drive(ring, progress, _checkpoints(plan, folder, saved))
-    finally:
-        await ring.close()
-
-
-async def _restore(ring: Ring, saved: Saved) -> Progress:
-    restore(ring, saved)
-    if ring.trainer is not None:
-        await _load(ring.trainer, saved)
-    return Progress(saved.step, saved.state["weight_version"], resumed=True)
-
-
-async def _load(trainer: RemoteTrainer, saved: Saved) -> None:
-    try:
-        await trainer.load(saved.trainer.resolve())
-    except MilesError:
-        raise
-    except Exception as error:
-        raise RequestError(
-            f"the trainer cannot load the checkpoint: {type(error).__name__}: {error}", where=str(saved.trainer)
-        ) from error
-
-
-def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: LiveView, saved: Saved | None) -> Recorder:
+def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: Watches, saved: Saved | None) -> Recorder:
     """A recorder whose files end where the checkpoint was; a fresh run's are empty."""
     if saved is not None:
-        for path, key in ((folder.metrics, "metrics_position"), (folder.events, "events_position")):
-            if not path.is_file():
-                raise RequestError("is missing, so the run cannot be resumed", where=str(path))
-            lines = jsonl.JsonLines(path)
-            lines.truncate(saved.state[key])
-            lines.close()
-        discard_from(folder.trajectories, saved.step)
+        forget_after(folder, saved)
     evaluations = read_evaluations(jsonl.read(folder.events)) if saved is not None else []
     return Recorder(
         folder,
@@ -273,16 +293,6 @@ def _recorder(plan: Plan, registry: Registry, folder: RunFolder, live: LiveView,
         listeners=[live],
         hooks=registry,
         evaluations=evaluations,
-    )
-
-
-def _checkpoints(plan: Plan, folder: RunFolder, saved: Saved | None = None) -> Checkpoints:
-    return Checkpoints(
-        folder.checkpoints,
-        plan.recipe,
-        every=plan.checkpoint_every,
-        keep=plan.checkpoint_keep,
-        saved=None if saved is None else saved.step,
     )
 
 
@@ -303,7 +313,7 @@ def _decoder(plan: Plan) -> Callable[[int], str] | None:
 
 def _what_is_saved(plan: Plan, folder: RunFolder) -> str:
     try:
-        saved = _checkpoints(plan, folder).latest()
+        saved = checkpoints_of(plan, folder).latest()
     except MilesError as error:
         return f"its checkpoints cannot be read: {error}"
     if saved is None:

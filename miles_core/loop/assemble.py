@@ -7,22 +7,27 @@ Nothing heavy happens in the driver's own process: engines and trainers are buil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from miles_core.contracts.capabilities import EXPORTED_WEIGHTS, OWN_ENGINES
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.engine import EngineCapabilities, EngineClient, GenerateRequest, GenerateResult, PauseMode
 from miles_core.contracts.lifecycle import EventSink, NoEvents, RealClock
 from miles_core.contracts.model import ModelFiles, Renderer
-from miles_core.contracts.observing import Runtime
+from miles_core.contracts.observing import Handle, Runtime
 from miles_core.contracts.rollout import Agent, Attempt, GenerateContext, Generator, Matcher, Rollout
 from miles_core.contracts.sessions import Sessions
 from miles_core.contracts.transport import Form
 from miles_core.errors import Problem, RequestError
 from miles_core.loop import preflight
 from miles_core.loop.account import Returns
+from miles_core.loop.evaluation_fleet import evaluation_fleets, evaluation_keepers
+from miles_core.loop.keeper import Care, Keeper
 from miles_core.loop.layers import Layers
 from miles_core.loop.occupancy import Occupancy
 from miles_core.loop.record import Recorder
@@ -30,11 +35,12 @@ from miles_core.loop.ring import Phase, Ring
 from miles_core.loop.sessions import longest_sequence, serve_sessions
 from miles_core.loop.shape import shaped
 from miles_core.recipe.resolved import PhasePlan, Plan
+from miles_core.recipe.schema import FaultsSection
 from miles_core.rollout.attempts import AttemptMaker
-from miles_core.rollout.fleet import Fleet
 from miles_core.rollout.recycled import RecyclingData
 from miles_core.rollout.scoring import Scorer, WeighedReward
 from miles_core.rollout.single_turn import SingleTurn
+from miles_core.runtime.bounded import BoundedHandle
 from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
 from miles_core.types.trajectory import Group, Trajectory
 
@@ -87,21 +93,31 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
     model, renderer = await asyncio.to_thread(_materialise, plan)
     builder = _Builder(plan, folder, model)
     runtime: Runtime = builder.here(plan.runtime)
-    sessions = None
+    sessions = keeper = None
+    keepers: dict[str, Keeper] = {}
     try:
         drafts = [_Draft(builder, phase) for phase in plan.phases]
-        engines, trainer = await _start_workers(builder, runtime, any(draft.needs_engine for draft in drafts))
-        await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, engines)
-        fleet = Fleet(engines, recorder) if engines else None
-        clients = fleet or NoEngines()
+        keeper = _keeper(builder, runtime, recorder) if any(draft.needs_engine for draft in drafts) else None
+        keepers = evaluation_keepers(plan, partial(_keeper, builder, runtime, recorder))
+        trainer = await _start_workers(builder, runtime, [*([keeper] if keeper else []), *keepers.values()])
+        engines = keeper.engines if keeper is not None else ()
+        all_engines = [*engines, *(engine for each in keepers.values() for engine in each.engines)]
+        await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, all_engines)
+        clients: EngineClient = keeper.fleet if keeper is not None else NoEngines()
         sessions = await serve_sessions(plan, clients, renderer, engines)
         around = _surroundings(clients, renderer, sessions, recorder)
-        phases = _join(drafts, replace(around, longest=await longest_sequence(plan, engines)))
+        fleets = await evaluation_fleets(plan, keepers, renderer)
+        own = {name: replace(around, engines=each.keeper.fleet, sessions=each.sessions) for name, each in fleets.items()}
+        phases = _join(drafts, replace(around, longest=await longest_sequence(plan, engines)), own)
         transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
-        return Ring(plan, model, renderer, runtime, engines, trainer, transport, phases, recorder, sessions, fleet)
+        return Ring(plan, model, renderer, runtime, trainer, transport, phases, recorder, sessions, keeper, fleets)
     except BaseException:
+        for each in keepers.values():
+            await each.close()
         if sessions is not None:
             await sessions.stop()
+        if keeper is not None:
+            await keeper.close()
         await runtime.close()
         raise
 
@@ -129,24 +145,46 @@ def _materialise(plan: Plan) -> tuple[ModelFiles | None, Renderer | None]:
     return files, spec.renderer()
 
 
-async def _start_workers(
-    builder: _Builder, runtime: Runtime, needs_engine: bool
-) -> tuple[tuple[RemoteEngine, ...], RemoteTrainer | None]:
-    """Engines and trainer, side by side: each takes seconds to import its libraries."""
+def _keeper(
+    builder: _Builder, runtime: Runtime, events: EventSink, prefix: str = "engine", count: int | None = None
+) -> Keeper | None:
+    """The owner of the engines' lives: of the rollout's, or of `count` others; None in a recipe without an engine."""
+    plan, engine = builder.plan, builder.plan.engine
+    if engine is None:
+        return None
+
+    def start(name: str) -> Coroutine[Any, Any, Handle]:
+        return runtime.start(engine, builder.worker(name, plan.transport, plan.precision))
+
+    names = [f"{prefix}-{number}" for number in range(count or plan.replicas)]
+    return Keeper(names, start, events, care_of(plan.faults))
+
+
+def care_of(faults: FaultsSection) -> Care:
+    """How engines are cared for, as the recipe says."""
+    return Care(
+        restarts=faults.engine_restarts,
+        restart_delay=faults.restart_delay,
+        health_seconds=faults.health_seconds,
+        wait_seconds=faults.wait_seconds,
+        request_deaths=faults.request_deaths,
+    )
+
+
+async def _start_workers(builder: _Builder, runtime: Runtime, keepers: Several[Keeper]) -> RemoteTrainer | None:
+    """Trainer and engines, side by side: each takes seconds to import its libraries."""
     plan = builder.plan
-    starting = []
+    starting: list[Coroutine[Any, Any, Any]] = []
     if plan.trainer is not None:
         starting.append(runtime.start(plan.trainer, builder.worker("trainer", plan.transport, plan.precision)))
-    if plan.engine is not None and needs_engine:
-        for number in range(plan.replicas):
-            context = builder.worker(f"engine-{number}", plan.transport, plan.precision)
-            starting.append(runtime.start(plan.engine, context))
-    handles = await asyncio.gather(*starting)
-    trainer = RemoteTrainer(handles[0]) if plan.trainer is not None else None
-    return tuple(RemoteEngine(handle) for handle in handles[plan.trainer is not None :]), trainer
+    starting += [keeper.start() for keeper in keepers]
+    started = await asyncio.gather(*starting)
+    if plan.trainer is None:
+        return None
+    return RemoteTrainer(BoundedHandle(started[0], plan.faults.trainer_seconds, "faults.trainer_seconds"))
 
 
-async def _check_engines(plan: Plan, pauses: set[PauseMode], engines: tuple[RemoteEngine, ...]) -> None:
+async def _check_engines(plan: Plan, pauses: set[PauseMode], engines: Several[RemoteEngine]) -> None:
     """What the recipe asks for, every engine must declare."""
     problems: list[Problem] = []
     for engine in engines:
@@ -185,11 +223,11 @@ class _Draft:
         self.advantage = builder.here(plan.advantage) if plan.advantage else None
         self.evaluators = tuple(builder.here(ref) for ref in plan.evaluators)
         filters = tuple(builder.here(ref) for ref in plan.filters)
-        staleness = builder.here(plan.staleness) if plan.staleness else None
+        self.staleness = builder.here(plan.staleness) if plan.staleness else None
         self.buffer.connect(
             self.schedule.groups_per_step,
             filters,
-            staleness,
+            self.staleness,
             ordered=self.schedule.pace.ordered,
             discarding=Returns(self.data, self.rollout),
         )
@@ -221,7 +259,8 @@ class _Draft:
 
     @property
     def needs_engine(self) -> bool:
-        return self.samples or bool(self.evaluators)
+        evaluated = [ref for ref in self.plan.evaluators if not ref.capabilities & {OWN_ENGINES, EXPORTED_WEIGHTS}]
+        return self.samples or bool(evaluated)
 
     def occupancy(self) -> Occupancy:
         """A measure of how busy this phase keeps the engines."""
@@ -238,9 +277,11 @@ def _surroundings(
     return GenerateContext(clients, renderer, RealClock(), sessions=sessions, events=events)
 
 
-def _join(drafts: list[_Draft], around: GenerateContext) -> tuple[Phase, ...]:
+def _join(
+    drafts: list[_Draft], around: GenerateContext, own_engines: Mapping[str, GenerateContext] | None = None
+) -> tuple[Phase, ...]:
     """The phases with their attempts bound. An evaluation in a phase that asks no engine is made as the next phase
-    that does would make it."""
+    that does would make it. `own_engines`: the surroundings of those that have engines of their own."""
     phases: list[Phase] = []
     first = 0
     for place, draft in enumerate(drafts):
@@ -267,6 +308,10 @@ def _join(drafts: list[_Draft], around: GenerateContext) -> tuple[Phase, ...]:
                 evaluation_score=draft.scorer,
                 evaluation_sampling=evaluating.plan.sampling,
                 occupancy=occupancy if draft.samples else None,
+                own_engines={
+                    name: _attempts(evaluator, evaluating, its) for name, its in (own_engines or {}).items()
+                },
+                staleness=draft.staleness,
             )
         )
         first = end

@@ -12,19 +12,19 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from miles_core.contracts.rollout import Discard
 from miles_core.errors import RequestError, RunError
-from miles_core.loop.record import discarded_entries
+from miles_core.loop.record import discarded_entries, outcome_of
 from miles_core.observe.rows import plain
 from miles_core.observe.trajectories import SUFFIX, read_file, write_groups
 from miles_core.types.trajectory import Disposition, Group
 
 if TYPE_CHECKING:
-    from miles_core.loop.driver import Progress
+    from miles_core.loop.due import Progress
     from miles_core.loop.ring import Ring
 
 FORMAT = "miles.checkpoint"
@@ -155,6 +155,7 @@ class Checkpoints:
             "step": progress.step,
             "weight_version": progress.version,
             "phases": phases,
+            "evaluations": [asdict(pending) for pending in progress.pending],
             "metrics_position": ring.recorder.metrics_log.position(),
             "events_position": ring.recorder.events_log.position(),
         }
@@ -177,7 +178,7 @@ def restore(ring: Ring, saved: Saved) -> None:
         what = f"{type(error).__name__}: {error}"
         raise RequestError(f"the checkpoint's state cannot be restored: {what}", where=str(saved.folder)) from error
     ring.recorder.owed = [
-        Discard(group, next(iter(dispositions.values())), "before the checkpoint")
+        Discard(group, outcome_of(dispositions), "before the checkpoint")
         for group, dispositions in _groups(saved.folder, OWED)
     ]
 

@@ -6,39 +6,36 @@ and what a publication does to requests in flight.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from miles_core.contracts.observing import Evaluation, EvaluationContext, Evaluator
 from miles_core.contracts.trainer import StepReport
-from miles_core.errors import PluginError, RequestError, WorkerDied
 from miles_core.loop.batch import Chosen, choose, make_batch
 from miles_core.loop.checkpoint import Checkpoints
+from miles_core.loop.due import Progress
+from miles_core.loop.evaluating import Evaluations
 from miles_core.loop.measures import batch_metrics, count_prompts
-from miles_core.loop.ring import Phase, Ring
-from miles_core.types.trajectory import Group
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a run is: batches trained, and the weight version in use. Only the driver counts the version up."""
-
-    step: int = 0
-    version: int = 1
-    resumed: bool = False
+from miles_core.loop.ring import Phase, Ring, Starved
 
 
 async def drive(ring: Ring, progress: Progress, checkpoints: Checkpoints) -> None:
     """Go round until every phase is done. Raises what stops the run; what was saved stays."""
-    await ring.publish(progress.version)  # version 1 trains step 0
-    if not progress.resumed:
-        await _evaluate(ring, ring.phases[0], progress, last=False)
-    for phase in ring.phases:
-        if progress.step < phase.end:
-            await _go_through(ring, phase, progress, checkpoints)
-    await checkpoints.save_last(ring, progress)
+    evaluations = Evaluations(ring, progress)
+    try:
+        await ring.publish(progress.version)  # version 1 trains step 0
+        if progress.resumed:
+            await evaluations.again()
+        else:
+            await evaluations.begin(ring.phases[0])
+        for phase in ring.phases:
+            if progress.step < phase.end:
+                await _go_through(ring, phase, progress, evaluations, checkpoints)
+        await checkpoints.save_last(ring, progress)
+        await evaluations.finish()
+    finally:
+        await evaluations.close()
 
 
-async def _go_through(ring: Ring, phase: Phase, progress: Progress, checkpoints: Checkpoints) -> None:
+async def _go_through(
+    ring: Ring, phase: Phase, progress: Progress, evaluations: Evaluations, checkpoints: Checkpoints
+) -> None:
     ring.recorder.emit("phase_started", name=phase.plan.name, step=progress.step, steps=phase.end - phase.first)
     if ring.trainer is not None and phase.plan.loss is not None:
         parts = {"loss": phase.plan.loss, "correction": phase.plan.correction}
@@ -46,10 +43,10 @@ async def _go_through(ring: Ring, phase: Phase, progress: Progress, checkpoints:
     await phase.start(ring.plan.seed, ring.recorder)
     try:
         while progress.step < phase.end:
-            if not await _step(ring, phase, progress):
-                await _evaluate(ring, phase, progress, last=True)
+            if not await _step(ring, phase, progress, evaluations):
+                await evaluations.begin(phase, last=True)
                 break
-            await _evaluate(ring, phase, progress, last=progress.step == phase.end)
+            await evaluations.begin(phase, last=progress.step == phase.end)
             ring.recorder.measure(ring.sessions.metrics() if ring.sessions else {})
             ring.recorder.finish_step()
             await checkpoints.save_if_due(ring, progress)
@@ -57,14 +54,16 @@ async def _go_through(ring: Ring, phase: Phase, progress: Progress, checkpoints:
         await phase.rollout.close()
 
 
-async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
+async def _step(ring: Ring, phase: Phase, progress: Progress, evaluations: Evaluations) -> bool:
     """One turn of the ring. False when the data ended before there was anything to train on."""
     recorder = ring.recorder
     recorder.begin_step(progress.step, phase.plan.name, progress.version)
-    prompts = await count_prompts(ring.living)
+    prompts = await count_prompts(ring.engines)
     with recorder.timed("rollout"):
         phase.allow(progress.step, taken=False)
-        groups = await phase.take(progress.version)
+        groups = await ring.unless_starved(phase.take(progress.version))
+    if groups is None:
+        raise Starved(f"the last engine died when the trainer no longer held version {progress.version}")
     if not groups:
         recorder.note("the data ended", step=progress.step)
         recorder.keep_rest(phase.plan.name, phase.buffer.discarded())
@@ -72,15 +71,19 @@ async def _step(ring: Ring, phase: Phase, progress: Progress) -> bool:
     recorder.measure(batch_metrics(groups), phase.buffer.metrics())
     discards = phase.buffer.discarded()
     phase.allow(progress.step, taken=True)
+    phase.foresee(progress.step, progress.version)
     chosen = choose(groups, phase.advantage is not None)
     with recorder.timed("train"):
         report = await _learn(ring, phase, progress, chosen)
     progress.step += 1
     recorder.keep(groups, chosen.dispositions, discards)
-    if ring.trainer is not None and (progress.step == phase.end or phase.schedule.publishes(progress.step)):
+    due = progress.step == phase.end or phase.schedule.publishes(progress.step) or ring.wants_weights
+    if ring.trainer is not None and due:
+        await evaluations.settle()
         await _publish(ring, phase, progress)
     recorder.measure(report.metrics, phase.occupancy.metrics() if phase.occupancy else {})
-    recorder.measure((await count_prompts(ring.living)).since(prompts), ring.fleet.metrics() if ring.fleet else {})
+    prompts_now = await count_prompts(ring.engines)
+    recorder.measure(prompts_now.since(prompts), ring.keeper.metrics() if ring.keeper else {})
     return True
 
 
@@ -88,7 +91,7 @@ async def _publish(ring: Ring, phase: Phase, progress: Progress) -> None:
     pace = phase.schedule.pace
     if pace.settles:
         with ring.recorder.timed("rollout"):
-            await phase.rollout.drain()
+            await ring.unless_starved(phase.rollout.drain())
     with ring.recorder.timed("publish"):
         progress.version += 1
         await ring.publish(progress.version, pace.pause)
@@ -97,34 +100,4 @@ async def _publish(ring: Ring, phase: Phase, progress: Progress) -> None:
 async def _learn(ring: Ring, phase: Phase, progress: Progress, chosen: Chosen) -> StepReport:
     if ring.trainer is None or phase.plan.loss is None or not chosen.groups:
         return StepReport({})
-    return await ring.trainer.step(make_batch(progress.step, chosen.groups, phase.advantage))
-
-
-async def _evaluate(ring: Ring, phase: Phase, progress: Progress, last: bool) -> None:
-    for evaluator in phase.evaluators:
-        if evaluator.due(progress.step, last) and not ring.recorder.has_evaluated(evaluator.name, progress.step):
-            with ring.recorder.timed("evaluate"):
-                ring.recorder.file(await _measure(ring, phase, evaluator, progress))
-
-
-async def _measure(ring: Ring, phase: Phase, evaluator: Evaluator, progress: Progress) -> Evaluation:
-    """One evaluation. Its failure is a record with the cause, not the end of the run; a dead engine or a broken plugin,
-    which training would meet as well, is."""
-
-    def record(groups: list[Group]) -> None:
-        ring.recorder.keep_evaluation(evaluator.name, progress.step, groups)
-
-    context = EvaluationContext(
-        data=phase.data,
-        generate=phase.evaluation_generate,
-        score=ring.recorder.counted(phase.evaluation_score, f"evaluation {evaluator.name}", evaluator, phase.data),
-        sampling=phase.evaluation_sampling,
-        seed=ring.plan.seed,
-        record=lambda groups: record(list(groups)),
-    )
-    try:
-        return await evaluator.evaluate(progress.step, progress.version, context)
-    except (WorkerDied, RequestError, PluginError):
-        raise
-    except Exception as error:
-        return Evaluation(evaluator.name, progress.version, progress.step, skipped=f"{type(error).__name__}: {error}")
+    return await ring.learn(make_batch(progress.step, chosen.groups, phase.advantage))

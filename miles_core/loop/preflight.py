@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence as Several
 
-from miles_core.contracts.capabilities import IMAGES
-from miles_core.contracts.capabilities import EXPORTED_WEIGHTS
+from miles_core.contracts.capabilities import EXPORTED_WEIGHTS, IMAGES
 from miles_core.contracts.images import has_images, prompt_tokens
 from miles_core.contracts.model import ModelCard, Renderer
 from miles_core.errors import Problem, RequestError

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Container, Coroutine, Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,12 +18,12 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from miles_core.contracts.lifecycle import EventSink, RealClock
-from miles_core.contracts.observing import Evaluation, Evaluator
-from miles_core.contracts.rollout import Data, Discard
+from miles_core.contracts.observing import Evaluation
+from miles_core.contracts.rollout import Discard
+from miles_core.loop.filing import Lag, hook_facts, in_parts, metrics_of, more_facts
 from miles_core.loop.trackers import WatchedTracker
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.jsonl import JsonLines
-from miles_core.observe.statistics import mean_and_interval
 from miles_core.observe.trajectories import Entry, write_groups
 from miles_core.types.trajectory import Disposition, Group
 
@@ -67,6 +68,7 @@ class Recorder:
         self._trackers: tuple[WatchedTracker, ...] = ()
         self._hooks = hooks
         self._step: dict[str, Any] = {}
+        self._late: dict[str, float] = {}  # of evaluations that ended beside training
         self._times: dict[str, float] = {}
         self._began = self.clock.now()
 
@@ -100,6 +102,18 @@ class Recorder:
         for some in metrics:
             self._step.update(some)
 
+    def count(self, name: str) -> None:
+        """One more of `name` in the record of the step that is finished next."""
+        self._late[name] = self._late.get(name, 0.0) + 1.0
+
+    def forget(self, evaluations: Several[Evaluation]) -> None:
+        """The run went back to a checkpoint: what was not yet on record is made again. `evaluations` stay."""
+        self.evaluations = list(evaluations)
+        self.owed.clear()
+        self._step, self._times = {}, {}
+        self._late = {name: value for name, value in self._late.items() if name.endswith("/restores")}
+        self._began = self.clock.now()
+
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
         """Seconds of a part, as `time/<part>` of the step that is finished next; several visits add up."""
@@ -115,10 +129,10 @@ class Recorder:
         times = {f"time/{part}": spent for part, spent in self._times.items()}
         working = sum(self._times.get(part, 0.0) for part in ("rollout", "train", "publish"))
         rate = self._step.get("rollout/tokens", 0) / working if working > 0 else 0.0
-        metrics = {**self._step, **times, "time/step": now - self._began, "time/tokens_per_second": rate}
+        metrics = {**self._step, **self._late, **times, "time/step": now - self._began, "time/tokens_per_second": rate}
         if working > 0 and "train" in self._times:
             metrics["time/trainer_idle"] = self._times.get("rollout", 0.0) / working
-        self._began, self._times = now, {}
+        self._began, self._times, self._late = now, {}, {}
         self.metrics_log.append(metrics)
         numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         for tracker in self._trackers:
@@ -149,51 +163,27 @@ class Recorder:
         entries = [(g, {t.id: Disposition.EVALUATION for t in g.trajectories}) for g in groups]
         write_groups(self.folder.trajectories, f"evaluation-{name}-{step:06d}", entries, step=step)
 
-    def has_evaluated(self, name: str, step: int) -> bool:
-        """Whether an evaluation was made after so many batches."""
-        return any((each.name, each.step) == (name, step) for each in self.evaluations)
+    def file(self, evaluation: Evaluation, lag: Lag | None = None, *, late: bool = False) -> None:
+        """File an evaluation under the version that it measured. A `late` one ended beside training: its numbers are
+        in the record of the step that is finished next."""
+        lag = lag or Lag()
+        for each in in_parts(evaluation):
+            self.evaluations.append(each)
+            numbers = metrics_of(each, lag)
+            if late:
+                self._late.update(numbers)
+            else:
+                self.measure(numbers)
+            facts, extra = hook_facts(each), more_facts(each, lag)
+            told = {**facts, **extra, "scores": dict(each.scores)}
+            self.events_log.append({"event": "evaluated", "at": _now(), **told})
+            self._tell("evaluated", facts, extra)
 
-    def file(self, evaluation: Evaluation) -> None:
-        """File an evaluation under the version that it measured."""
-        self.evaluations.append(evaluation)
-        estimate = mean_and_interval(evaluation.scores.values()) if evaluation.scores else None
-        facts = {
-            "name": evaluation.name,
-            "step": evaluation.step,
-            "version": evaluation.version,
-            "score": None if estimate is None else estimate.mean,
-            "skipped": evaluation.skipped,
-        }
-        extra = {
-            "low": None if estimate is None else estimate.low,
-            "high": None if estimate is None else estimate.high,
-        }
-        if estimate is not None:
-            self.measure({f"evaluation/{evaluation.name}/score": estimate.mean})
-        self.events_log.append(
-            {"event": "evaluated", "at": _now(), **facts, **extra, "scores": dict(evaluation.scores)}
-        )
-        self._tell("evaluated", facts, extra)
-
-    def counted(
-        self,
-        score: Callable[[Group], Coroutine[Any, Any, Group]],
-        what: str,
-        evaluator: Evaluator,
-        data: Data,
-    ) -> Callable[[Group], Coroutine[Any, Any, Group]]:
-        """`score`, telling the view how many groups have been scored."""
-        total = len(evaluator.tasks(data))
-        done = 0
-
-        async def counting(group: Group) -> Group:
-            nonlocal done
-            scored = await score(group)
-            done += 1
-            self.progress(what, done, total)
-            return scored
-
-        return counting
+    def finish_late(self, step: int) -> None:
+        """After the last step, of number `step`: tell the trackers what ended since."""
+        late, self._late = self._late, {}
+        for tracker in self._trackers if late else ():
+            tracker.log(step, late)
 
     def close_trackers(self, outcome: str) -> None:
         """Nothing more will be logged; `outcome` is done, failed or interrupted."""
@@ -216,19 +206,19 @@ def phase_mark(phase: str) -> str:
     return hashlib.sha256(phase.encode()).hexdigest()[:8]
 
 
+def outcome_of(dispositions: Mapping[str, Disposition]) -> Disposition:
+    """What became of a group, from what became of its trajectories."""
+    found = Counter(dispositions.values())
+    for decides in (Disposition.TRAINED, Disposition.CANCELLED):
+        if decides in found:
+            return decides
+    return found.most_common(1)[0][0] if found else Disposition.FAILED
+
+
 def discarded_entries(discards: Several[Discard]) -> list[Entry]:
     """Discards as a trajectories file holds them, in submission order, whichever came first."""
     ordered = sorted(discards, key=lambda discard: discard.group.number)
-    return [(d.group, {t.id: d.disposition for t in d.group.trajectories}) for d in ordered]
-
-
-def read_evaluations(events: Several[Mapping[str, Any]]) -> list[Evaluation]:
-    """The evaluations that an events file tells of."""
-    return [
-        Evaluation(e["name"], e["version"], e["step"], e.get("scores", {}), e.get("skipped", ""))
-        for e in events
-        if e["event"] == "evaluated"
-    ]
+    return [(discard.group, discard.dispositions) for discard in ordered]
 
 
 def _now() -> str:

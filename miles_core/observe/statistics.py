@@ -12,18 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from miles_core.errors import ValidationError
+from miles_core.types.estimate import Estimate
 
 CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over `n` values and its 95 % interval; `low` and `high` are None when n < 2."""
-
-    mean: float
-    low: float | None
-    high: float | None
-    n: int
 
 
 @dataclass(frozen=True, slots=True)

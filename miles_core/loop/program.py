@@ -1,0 +1,75 @@
+"""A program beside the run: one process group, ended as a whole, with its output in files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Mapping
+from collections.abc import Sequence as Several
+from dataclasses import dataclass
+from pathlib import Path
+
+LAST_BYTES = 1 << 20
+"""How much of the end of its output is looked at."""
+
+ERROR_LINES = 10
+TERM_SECONDS = 2.0
+"""What a program that is told to end gets for cleaning up, before its group is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How it ended: `code` is negative for a signal."""
+
+    program: str
+    code: int
+    said: str
+    complained: str
+
+    def why(self) -> str:
+        """In words, with the last lines of its errors."""
+        how = f"was ended by {signal.Signals(-self.code).name}" if self.code < 0 else f"exited with {self.code}"
+        lines = "\n".join(self.complained.splitlines()[-ERROR_LINES:])
+        return f"`{self.program}` {how}{f': {lines}' if lines else ''}"
+
+
+async def run_program(
+    program: Several[str], scratch: Path, *, environment: Mapping[str, str], folder: Path | None = None
+) -> Ended:
+    """Run it to its end. When cancelled, it and all that it started get SIGTERM, then SIGKILL; what it started and left
+    behind is killed in any case. Files instead of pipes: nobody waits for what its descendants keep open."""
+    with (scratch / "stdout").open("wb") as out, (scratch / "stderr").open("wb") as err:
+        process = await asyncio.create_subprocess_exec(
+            *program,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=folder,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    try:
+        await process.wait()
+    except asyncio.CancelledError:
+        _signal(process, signal.SIGTERM)
+        await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=TERM_SECONDS)
+        raise
+    finally:
+        _signal(process, signal.SIGKILL)
+        await process.wait()
+    code = process.returncode if process.returncode is not None else 0
+    return Ended(shlex.join(program), code, _end_of(scratch / "stdout"), _end_of(scratch / "stderr"))
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _end_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - LAST_BYTES))
+        return stream.read().decode(errors="replace")
