@@ -35,8 +35,8 @@ CAPABILITIES: Mapping[str, str] = {
     ONE_MACHINE: "transport: reaches only processes of the sender's own machine. Read by runtimes that use several",
     OWN_ENGINES: "evaluator: its attempts go to engines that only evaluate, which hold the version that it measures "
     "while training goes on. Read by the plan and by whoever starts engines",
-    EXPORTED_WEIGHTS: "evaluator: it is given a Hugging Face directory of the version that it measures, asks no engine, "
-    "and training goes on meanwhile. Read by the plan and by the loop",
+    EXPORTED_WEIGHTS: "evaluator: it is given a Hugging Face directory of the version that it measures, asks no "
+    "engine, and training goes on meanwhile. Read by the plan and by the loop",
     IMAGES: "engine, trainer: takes sequences with images, of models that have some. Read before a run, which is "
     "refused where its tasks have images and one of them does not",
     TOY_MODEL: "engine, trainer: works with the core's toy model alone. Read by the conformance kit",

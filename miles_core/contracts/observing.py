@@ -64,11 +64,11 @@ class EvaluationContext:
 class Evaluator(Protocol):
     """Measures a weight version.
 
-    Where it runs is what its component declares: on the rollout's engines (nothing declared), on `own-engines`, or over
-    `exported-weights`; the last two while training goes on. Its options may derive from `EvaluatorOptions`: of those the
-    core reads `time_limit`, and `replicas` and `queue` where they are there. Whatever fails (an exception, a time limit,
-    another version, a score that is not finite or of a task that was not asked for) is recorded as skipped, with the
-    cause; training goes on. It runs in the driver's event loop: await what waits, and end soon when cancelled.
+    Where it runs is what its component declares: on the rollout's engines (nothing declared), on `own-engines`, or
+    over `exported-weights`; the last two while training goes on. Its options may derive from `EvaluatorOptions`: of
+    those the core reads `time_limit`, and `replicas` and `queue` where they are there. Whatever fails (an exception, a
+    time limit, another version, a score that is not finite or of a task that was not asked for) is recorded as skipped,
+    with the cause; training goes on. It runs in the driver's event loop: await what waits, and end soon when cancelled.
     """
 
     @property

@@ -107,7 +107,7 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
         sessions = await serve_sessions(plan, clients, renderer, engines)
         around = _surroundings(clients, renderer, sessions, recorder)
         fleets = await evaluation_fleets(plan, keepers, renderer)
-        own = {name: replace(around, engines=each.keeper.fleet, sessions=each.sessions) for name, each in fleets.items()}
+        own = {name: replace(around, engines=f.keeper.fleet, sessions=f.sessions) for name, f in fleets.items()}
         phases = _join(drafts, replace(around, longest=await longest_sequence(plan, engines)), own)
         transport = builder.here(plan.transport) if plan.transport is not None and trainer is not None else None
         return Ring(plan, model, renderer, runtime, trainer, transport, phases, recorder, sessions, keeper, fleets)
@@ -308,9 +308,7 @@ def _join(
                 evaluation_score=draft.scorer,
                 evaluation_sampling=evaluating.plan.sampling,
                 occupancy=occupancy if draft.samples else None,
-                own_engines={
-                    name: _attempts(evaluator, evaluating, its) for name, its in (own_engines or {}).items()
-                },
+                own_engines={name: _attempts(evaluator, evaluating, its) for name, its in (own_engines or {}).items()},
                 staleness=draft.staleness,
             )
         )

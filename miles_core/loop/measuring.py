@@ -1,4 +1,4 @@
-"""One evaluation, watched: whatever an evaluator does, what comes of it is a score of one weight version, or a reason."""
+"""One evaluation, watched: whatever an evaluator does, it ends as a score of one weight version, or as a reason."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ async def measure(
 
 
 async def within(work: Coroutine[Any, Any, Any], limit: float) -> Any:
-    """The result. Raises what the work raised, as an Exception, or GivenUp after `limit` seconds. Work that ignores being
-    cancelled is left."""
+    """The result. Raises what the work raised, as an Exception, or GivenUp after `limit` seconds. Work that ignores
+    being cancelled is left."""
     task = asyncio.ensure_future(_contained(work))
     try:
         done, _ = await asyncio.wait({task}, timeout=limit)
