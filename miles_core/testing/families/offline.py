@@ -75,9 +75,13 @@ def _parity(tally: Tally, renderer: Renderer, template: Any, said: Said) -> None
     if not all(np.array_equal(theirs[: len(prompt)], prompt) for prompt in prompts):
         tally.skip("the template rewrites earlier turns")
         return
-    if not np.array_equal(ours, theirs) and _drops_reasoning(template, said, theirs):
-        tally.skip("the template drops the reasoning of earlier turns")
-        return
+    if not np.array_equal(ours, theirs):
+        if _drops_reasoning(template, said, theirs):
+            tally.skip("the template drops the reasoning of earlier turns")
+            return
+        if _closes_otherwise(renderer, ours, theirs):
+            tally.skip("the template closes earlier turns with another token than the one that is sampled")
+            return
     tally.note(np.array_equal(ours, theirs), lambda: _difference(renderer, ours, theirs, said))
 
 
@@ -94,6 +98,11 @@ def _drops_reasoning(template: Any, said: Said, theirs: TokenArray) -> bool:
         if not np.array_equal(*newest) and np.array_equal(without, theirs):
             return True
     return False
+
+
+def _closes_otherwise(renderer: Renderer, ours: TokenArray, theirs: TokenArray) -> bool:
+    """Whether all that differs are tokens that end a turn: what was sampled stays, whatever the template puts there."""
+    return len(ours) == len(theirs) and bool(np.isin(ours[ours != theirs], renderer.stop_tokens).all())
 
 
 def _agree_to_refuse(tally: Tally, template: Any, said: Said) -> None:

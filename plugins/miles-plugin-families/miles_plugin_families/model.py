@@ -11,6 +11,8 @@ from miles_core import BuildContext, ModelCard, ModelFiles, RequestError
 from miles_plugin_families.catalog import FAMILIES, Family
 from miles_plugin_families.folder import check_family, read_card
 from miles_plugin_families.harmony import NAME, ORDINARY, read_from, vocabulary
+from miles_plugin_families.images import PRACTICE, FamilyImages
+from miles_plugin_families.library import library_renderer
 from miles_plugin_families.options import FamilyOptions
 from miles_plugin_families.packaged import write_ranks
 from miles_plugin_families.practice import practice_card, practice_folder
@@ -60,13 +62,14 @@ class FamilyModel:
             as_sampled=self._options.history == "sampled",
             names_tools=self._family.names_tools,
             native_ids=self._family.native_ids,
+            images=self._images,
+            no_images=f"family {self._family.name} takes none: {self._family.no_images or 'its format has none'}",
             template_ids=template_ids(self._family, self._folder, self._tokenizer, settings) if same else None,
         )
 
     @cached_property
     def _library(self) -> tuple[Any, Any]:
         """The library's renderer and its configuration. Raises RequestError when the tokenizer lacks its tokens."""
-        from renderers.base import create_renderer
         from renderers.configs import config_from_name
 
         name = self._options.renderer(self._family.renderer)
@@ -74,13 +77,22 @@ class FamilyModel:
         harmony = read_from(self._harmony_vocabulary()) if name == "gpt-oss" else nullcontext()
         try:
             with harmony:
-                return create_renderer(self._tokenizer, config), config
+                return library_renderer(name, self._tokenizer, config, self._images), config
         except Exception as error:  # assertions about the vocabulary, and a vocabulary that it cannot download
             raise RequestError(
                 f"the format of {self._family.name} does not fit: {type(error).__name__}: {error}",
                 where=str(self._folder),
                 mend=f"give a checkpoint of {self._family.models}",
             ) from error  # fmt: skip
+
+    @cached_property
+    def _images(self) -> FamilyImages | None:
+        """None for a family that takes no images."""
+        spelling = self._family.placeholder
+        placeholder = self._tokenizer.convert_tokens_to_ids(spelling) if spelling else None
+        if placeholder is None:
+            return None
+        return FamilyImages(self._folder, placeholder, PRACTICE if self._options.practice is not None else None)
 
     def _harmony_vocabulary(self) -> Path:
         """From the checkpoint when it is not in the cache yet."""

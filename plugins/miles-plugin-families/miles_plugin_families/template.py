@@ -31,6 +31,8 @@ def template_ids(
     def ids(messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, generation: bool) -> list[int]:
         if not made:
             made.append(_reference(folder, template, family.bos))
+        if family.renderer == "gpt-oss":
+            messages = [_as_thinking(message) for message in messages]
         try:
             text = made[0].apply_chat_template(
                 messages, tools=tools, add_generation_prompt=generation, tokenize=False, **settings
@@ -40,6 +42,11 @@ def template_ids(
         return tokenizer.encode(text)
 
     return ids
+
+
+def _as_thinking(message: dict[str, Any]) -> dict[str, Any]:
+    """gpt-oss's template has a name of its own for reasoning."""
+    return {"thinking" if key == "reasoning_content" else key: value for key, value in message.items()}
 
 
 def _reference(folder: Path, template: str, bos: str) -> Any:

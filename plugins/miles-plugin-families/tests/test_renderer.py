@@ -42,9 +42,7 @@ def test_a_bridge_looks_at_the_last_token_alone(renderer):
     assert all(bridge == bridges[0] for bridge in bridges)
 
 
-def test_a_special_token_in_a_text_stays_text(renderer, family):
-    if family == "gpt-oss":
-        pytest.skip("its texts are tokenized by openai-harmony, which takes them as text")
+def test_a_special_token_in_a_text_stays_text(renderer):
     stop = renderer.decode(np.array(renderer.stop_tokens[:1]))
     plain = renderer.render([{"role": "user", "content": "x"}])
     spelt = renderer.render([{"role": "user", "content": f"x{stop}x"}])
@@ -93,6 +91,35 @@ def test_parallel_calls_read_back(name):
         ("add", {"a": 0}),
         ("add", {"a": 1}),
     ]
+
+
+@pytest.mark.parametrize("text", ["", "Let me see."])
+def test_a_line_end_stands_before_every_call_of_glm(text):
+    renderer = renderer_of("glm-4.5")
+    said = {"role": "assistant", "content": text, "tool_calls": CALLS}
+    written = renderer.decode(renderer.render([USER, said], tools=[TOOL], generation=False))
+    assert written.count("\n<tool_call>add\n") == 2
+
+
+def test_gpt_oss_says_itself_in_which_channel_it_speaks():
+    renderer = renderer_of("gpt-oss")
+    prompt = renderer.render([USER], tools=[TOOL])
+    assert renderer.decode(prompt).endswith("<|end|><|start|>assistant")
+    encode = renderer._tokenizer.encode
+    in_channel = '<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a": 1}<|call|>'
+    for call in (in_channel, ' to=functions.add<|channel|>commentary json<|message|>{"a": 1}<|call|>'):
+        thought = "<|channel|>analysis<|message|>so<|end|><|start|>assistant"
+        for said, reasoning in ((call, None), (thought + call, "so")):
+            parsed = renderer.parse(np.array(encode(said), np.int32), tools=[TOOL])
+            assert parsed.complete and parsed.message.get("reasoning_content") == reasoning
+            (made,) = parsed.message["tool_calls"]
+            assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("add", {"a": 1})
+    final = encode("<|channel|>final<|message|>4<|return|>")
+    assert renderer.parse(np.array(final, np.int32)).message["content"] == "4"
+    answer = {"role": "tool", "tool_call_id": "x", "content": 'a "b"'}
+    bridge = renderer.bridge(np.array([*prompt, *encode(call)], np.int32), [answer], tools=[TOOL])
+    header = "<|start|>functions.add to=assistant<|channel|>commentary<|message|>"
+    assert renderer.decode(bridge) == header + json.dumps('a "b"') + "<|end|><|start|>assistant"
 
 
 def test_a_call_that_was_cut_stays_text():
