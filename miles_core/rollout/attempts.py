@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from miles_core.contracts.blame import place_of, text_of
 from miles_core.contracts.rollout import Attempt, GenerateContext, Generator
 from miles_core.errors import PluginError, RequestError, RunError
+from miles_core.rollout.agent import AGENT
 from miles_core.rollout.together import is_our_end
 from miles_core.types.trajectory import Status, Trajectory
 
@@ -58,6 +60,9 @@ class AttemptMaker:
                 f"{self._whose} gave {made!r:.80}, expected a Trajectory",
                 mend="return what `generate` made; in middleware, `await` the inner generator",
             )
+        name = self._context.agent_name
+        if name and name in made.scores and AGENT not in made.metadata:  # whichever generator ran it
+            return replace(made, metadata={AGENT: name, **made.metadata})
         return made
 
     def _log(self, attempt: Attempt, text: str) -> None:
