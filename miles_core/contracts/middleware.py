@@ -33,6 +33,9 @@ LAYER_METHODS: Mapping[str, tuple[str, ...]] = {
 }
 """Layer -> the names that what `wrap` returns must have: those of the layer's own contract."""
 
+BESIDE = ("remake", "foresee", "repace")
+"""What a rollout may do beside its contract (`Remakes`, `GivesUp`, `Repaces`)."""
+
 
 class Middleware(Protocol):
     """Wraps one layer. Built with `factory(options, context)` in the driver, once for each phase.
@@ -90,9 +93,14 @@ class GeneratorMiddleware(_Wrapping[Generator]):
 
 class RolloutMiddleware(_Wrapping[Rollout]):
     """A rollout around `self.inner`; override what it changes. One with a state of its own adds it in `state` and takes
-    it out in `restore`."""
+    it out in `restore`. What the inner one does beside its contract, this one does."""
 
     layer: Layer = "rollout"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in BESIDE and "inner" in vars(self):
+            return getattr(self.inner, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     async def start(self, context: RolloutContext) -> None:
         await self.inner.start(context)

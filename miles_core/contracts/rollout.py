@@ -21,7 +21,7 @@ from miles_core.contracts.sessions import Sessions
 from miles_core.errors import ValidationError
 from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.task import Message, Task
-from miles_core.types.trajectory import Disposition, Group, Score, Trajectory
+from miles_core.types.trajectory import CANCELLED, Disposition, Group, Score, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class Agent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt to make. `purpose` separates the randomness of training from that of each evaluation."""
+    """One attempt to make. `purpose` separates the randomness of training from that of each evaluation; `remade` that
+    of an attempt which is made again beside others of its group (from 1) from the first."""
 
     id: str
     task: Task
@@ -83,9 +84,11 @@ class Attempt:
     purpose: str
     sampling: Sampling
     seed: int
+    remade: int = 0
 
     def noise(self, turn: int = 0) -> NoiseKey:
-        return NoiseKey(self.seed, self.purpose, self.task.id, self.draw, self.index, turn)
+        purpose = f"{self.purpose}/remade-{self.remade}" if self.remade else self.purpose
+        return NoiseKey(self.seed, purpose, self.task.id, self.draw, self.index, turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +135,12 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A task and how often it had been drawn before."""
+    """A task and how often it had been drawn before. `remade` counts how often trajectories of this very draw have been
+    made again: each time with noise of its own."""
 
     task: Task
     draw: int
+    remade: int = 0
 
 
 class Data(Protocol):
@@ -176,11 +181,14 @@ class Reward(Protocol):
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether to keep a group, and why not. A staleness policy may keep it changed: `instead` is then what is trained,
-    the same trajectories with fewer tokens to learn from."""
+    the same trajectories with fewer tokens to learn from. Or it does not keep it and names in `again` the trajectories
+    (by `Trajectory.index`) that are too old: only these are made again, and the group keeps the others. A buffer that
+    does not know `again` discards the group whole."""
 
     keep: bool
     reason: str = ""
     instead: Group | None = None
+    again: tuple[int, ...] = ()
 
 
 class Filter(Protocol):
@@ -197,15 +205,37 @@ class Staleness(Protocol):
         ...
 
 
+class Foresees(Protocol):
+    """What a staleness policy may do beside: say early that a group will be too old, so that its attempts in flight are
+    cancelled. A policy without this method lets them end."""
+
+    def hopeless(self, group: Group, version: int) -> str:
+        """Why a group that has these finished trajectories, and others besides, is too old at `version` and ever after,
+        whatever the others become; "" when it need not be. What could still be trained is never hopeless."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Discard:
-    """A group that the buffer threw away: aborted or filtered at put, stale at get; and the reason in words. With
-    `recycle` its task is to be drawn again."""
+    """A group that the buffer threw away: aborted, cancelled or filtered at put, stale at get; and the reason in words.
+    With `recycle` its task is to be drawn again. With `kept`, `group` is only the stale part of a group, `kept` is the
+    rest of it, and a new group is made of that and of new attempts (`Remakes`)."""
 
     group: Group
     disposition: Disposition
     reason: str
     recycle: bool = False
+    kept: Group | None = None
+
+    @property
+    def dispositions(self) -> dict[str, Disposition]:
+        """What became of each trajectory, by id. Of a cancelled group, what had been finished is stale."""
+        if self.disposition is not Disposition.CANCELLED:
+            return dict.fromkeys((t.id for t in self.group.trajectories), self.disposition)
+        return {
+            t.id: Disposition.CANCELLED if CANCELLED in t.metadata else Disposition.STALE
+            for t in self.group.trajectories
+        }
 
 
 class Buffer(Protocol):
@@ -224,13 +254,15 @@ class Buffer(Protocol):
 
         ordered     `get` gives groups in the order of their numbers, which then are 0, 1, 2, ...: each is put once
         discarding  is called with each discard, before `put` or `get` goes on. Whoever is told of a stale group that is
-                    recycled puts another one, or says `end` again, though the buffer had ended
+                    recycled, or of which some trajectories were `kept`, puts another one, or says `end` again, though
+                    the buffer had ended
         """
         ...
 
     async def put(self, group: Group) -> Verdict:
-        """Waits while full. Not kept: aborted, or rejected by a filter, with the reason. Returns in the same turn of
-        the event loop in which the group began to wait, so that a checkpoint finds it in one place."""
+        """Waits while full. Not kept: aborted, cancelled (`CANCELLED` in a trajectory's metadata), or rejected by a
+        filter, with the reason. Returns in the same turn of the event loop in which the group began to wait, so that a
+        checkpoint finds it in one place."""
         ...
 
     async def get(self, version: int) -> Group | None:
@@ -260,6 +292,18 @@ class Buffer(Protocol):
         ...
 
 
+class Resizes(Protocol):
+    """What a buffer may do beside: change its bound while it is in use. A schedule that adapts needs it."""
+
+    def resize(self, groups: int) -> None:
+        """So many groups may wait from now on. When more do, none is lost: fewer come in until it fits."""
+        ...
+
+
+def ignored(held: bool) -> None:
+    """Nobody asked to be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutContext:
     """What a rollout works with; every callable is bound and ready.
@@ -269,6 +313,9 @@ class RolloutContext:
                 plugin and cause
     buffer      where finished groups go
     pace        how many attempts may be in flight, and when the next group may be started
+    hopeless    `Foresees.hopeless` of the phase's policy; None: nothing is cancelled early
+    held_back   is told whenever that changes: True while no group may be started, because none is granted or the buffer
+                is full
     """
 
     data: Data
@@ -281,6 +328,8 @@ class RolloutContext:
     clock: Clock
     events: EventSink
     pace: Pace = field(default_factory=Pace)
+    hopeless: Callable[[Group, int], str] | None = None
+    held_back: Callable[[bool], None] = ignored
 
 
 class Rollout(Protocol):
@@ -310,6 +359,34 @@ class Rollout(Protocol):
     async def close(self) -> None: ...
 
 
+class Remakes(Protocol):
+    """What a rollout may do beside, with the capability `remakes`: make single trajectories of a group again."""
+
+    def remake(self, kept: Group) -> None:
+        """Grants one group more: of the same draw, with a new number, in which the trajectories of `kept` stay as they
+        are and those at the missing indices are attempts anew, under `remade` + 1. It is scored as a whole. `state`
+        holds what is kept until the group is put."""
+        ...
+
+
+class GivesUp(Protocol):
+    """What a rollout may do beside: cancel what is in flight and will be too old."""
+
+    def foresee(self, version: int) -> None:
+        """No group is taken from the buffer at a lower version than this from now on. Attempts of groups that are
+        hopeless by then (`RolloutContext.hopeless`) are cancelled: their trajectories have the status ABORTED and the
+        reason in `metadata` under CANCELLED, and the group is put as it is, without being scored."""
+        ...
+
+
+class Repaces(Protocol):
+    """What a rollout may do beside: change its pace while it works. A schedule that adapts needs it."""
+
+    def repace(self, pace: Pace) -> None:
+        """From now on; what is in flight goes on."""
+        ...
+
+
 class Schedule(Protocol):
     """When groups may be started and when weights are published: the object that the driver asks."""
 
@@ -332,6 +409,28 @@ class Schedule(Protocol):
     def publishes(self, step: int) -> bool:
         """Whether weights are published after `step` batches."""
         ...
+
+
+class Adapts(Protocol):
+    """What a schedule may do beside: move its settings by what a run measures. Between two calls of `adapt` it answers
+    from the step alone, like any other."""
+
+    def adapt(self, step: int, metrics: Mapping[str, float]) -> Several[str]:
+        """After `step` batches, with the metrics of the last (docs/metrics.md): what was changed, a sentence for each
+        change with the measurement that caused it. `pace` and `room` are asked again when there is one."""
+        ...
+
+    @property
+    def room(self) -> int | None:
+        """Groups that the buffer may hold; None leaves it as it is."""
+        ...
+
+    def settings(self) -> Mapping[str, float]:
+        """What may move, by name, for the metrics of each step."""
+        ...
+
+    def state(self) -> Mapping[str, Any]: ...
+    def restore(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Matcher(Protocol):

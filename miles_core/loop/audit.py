@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from miles_core.loop.evidence import Entry, Evidence, Pending, read_evidence
+from miles_core.loop.mended import Mended
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.images import ImageFolder
 from miles_core.types.trajectory import Disposition, Status
@@ -100,6 +101,7 @@ def audit(folder: RunFolder) -> Audit:
     result.images = len(images.seen)
     for phase in result.phases:
         note("groups", _balance(phase, seen, evidence))
+    note("mended", seen.handed_on(evidence.state == "done"))
     note("counts", _counters(seen, evidence))
     note("versions", _versions(evidence))
     for kind, found in findings.items():
@@ -116,9 +118,10 @@ class _Seen:
         self.version_of: dict[int, int] = {record["step"]: record["version"] for record in evidence.metrics}
         self.outcomes: dict[str, dict[int, Entry]] = {name: {} for name in evidence.phases}
         self.by_step: dict[int, Counter[str]] = {}
+        self.mended = Mended()
         self._size = {name: _group_size(evidence, name) for name in evidence.phases}
         self._repeated = {name for name in evidence.phases if _rollout(evidence, name) == "saved"}
-        self._trajectories: dict[tuple[str, str], str] = {}
+        self._trajectories: dict[tuple[str, str], tuple[str, int]] = {}
 
     def look(self, entry: Entry) -> Iterator[Finding]:
         known = self.outcomes[entry.phase]
@@ -132,12 +135,22 @@ class _Seen:
             yield Finding("was trained twice" if twice else f"ended twice: {both}", entry.where)
         known[entry.group.number] = _light(entry)
         size = self._size[entry.phase]
-        if size is not None and len(entry.group.trajectories) != size:
+        if size is not None and not self.mended.look(entry, size):
             yield Finding(f"has {len(entry.group.trajectories)} trajectories on record, of {size} made", entry.where)
         for trajectory in entry.group.trajectories:
-            place = self._trajectories.setdefault((entry.phase, trajectory.id), entry.file)
-            if place != entry.file:
-                yield Finding(f"trajectory {trajectory.id} has a disposition in {place} too", entry.where)
+            here = (entry.file, entry.group.number)
+            file, number = self._trajectories.setdefault((entry.phase, trajectory.id), here)
+            if (file, number) != here:
+                what = f"trajectory {trajectory.id} has a disposition in {file}, group g{number} too"
+                yield Finding(what, entry.where)
+
+    def handed_on(self, ended: bool) -> Iterator[Finding]:
+        """What a group kept when some of its trajectories were made again is in the next group of its draw."""
+        submitted: dict[tuple[str, str, int], list[int]] = {}
+        for phase, known in self.outcomes.items():
+            for number, entry in known.items():
+                submitted.setdefault((phase, entry.group.task.id, entry.group.draw), []).append(number)
+        return self.mended.findings(submitted, ended, Finding)
 
 
 class _Images:
@@ -239,10 +252,10 @@ def _counters(seen: _Seen, evidence: Evidence) -> Iterator[Finding]:
         for name, value in record.items():
             if name.startswith("buffer/filtered/"):
                 counted["filtered"] += int(value)
-            elif name in ("buffer/aborted", "buffer/stale", "buffer/failed"):
+            elif name in ("buffer/aborted", "buffer/cancelled", "buffer/stale", "buffer/failed"):
                 counted[name.removeprefix("buffer/")] += int(value)
         found = seen.by_step.get(record["step"], Counter())
-        for name in ("aborted", "stale", "failed", "filtered"):
+        for name in ("aborted", "cancelled", "stale", "failed", "filtered"):
             if counted[name] != found[name]:
                 what = f"counted {counted[name]} groups as {name}, on record are {found[name]}"
                 yield Finding(what, f"metrics.jsonl, step {record['step']}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 
 from miles_core.errors import RequestError
-from miles_core.loop.record import phase_mark
+from miles_core.loop.record import outcome_of, phase_mark
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.trajectories import files, read_file
@@ -33,10 +32,7 @@ class Entry:
     @property
     def outcome(self) -> Disposition:
         """The group's class."""
-        found = Counter(self.dispositions.values())
-        if Disposition.TRAINED in found or not found:
-            return Disposition.TRAINED if found else Disposition.FAILED
-        return found.most_common(1)[0][0]
+        return outcome_of(self.dispositions)
 
     @property
     def where(self) -> str:
@@ -75,7 +71,7 @@ class Evidence:
     def entries(self) -> Iterator[Entry]:
         """Everything on record but evaluations, file by file in the order of steps."""
         for path, step in files(self.folder.trajectories):
-            for group, dispositions in read_file(path):
+            for group, dispositions in read_file(path, pixels=False):
                 if step is not None and Disposition.EVALUATION not in dispositions.values():
                     yield Entry(path.name, step, self._phase_of(path.stem, step), group, dispositions)
 
@@ -147,4 +143,4 @@ def _pending(part: Mapping[str, Any], owed: frozenset[int]) -> Pending:
 
 
 def _numbers(path: Path) -> frozenset[int]:
-    return frozenset(group.number for group, _ in read_file(path)) if path.exists() else frozenset()
+    return frozenset(group.number for group, _ in read_file(path, pixels=False)) if path.exists() else frozenset()

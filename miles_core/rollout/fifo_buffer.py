@@ -1,6 +1,7 @@
 """The `fifo` buffer: bounded, and the one place where groups are discarded, in exactly three cases, each counted.
 
-At put: aborted (infrastructure failed) or failed (every attempt raised), and rejected by a filter. At get: stale.
+At put: aborted (infrastructure failed), cancelled (it would have been stale) or failed (every attempt raised), and
+rejected by a filter. At get: stale, whole or in part: the policy may ask for some of its trajectories again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class FifoOptions(Options):
 
     capacity: float = Field(default=2.0, gt=0, description="finished groups that may wait, as a multiple of a batch")
     recycle: tuple[Literal["aborted", "stale"], ...] = Field(
-        default=(), description="discarded groups whose tasks are drawn again instead of new ones"
+        default=(),
+        description="discarded groups whose tasks are drawn again instead of new ones; cancelled ones count as stale",
     )
     recycle_times: PositiveInt = Field(default=3, description="how often the same draw of a task comes back at most")
     allow_partial_groups: bool = Field(
@@ -71,7 +73,13 @@ class FifoBuffer:
         self._staleness = staleness
         self._discarding = discarding
 
+    def resize(self, groups: int) -> None:
+        """See `contracts.rollout.Resizes`."""
+        self._order.resize(max(1, groups))
+
     async def put(self, group: Group) -> Verdict:
+        if why := group.cancelled:
+            return self._reject(group, Disposition.CANCELLED, why)
         lost = sum(trajectory.status in LOST for trajectory in group.trajectories)
         remain = len(group.trajectories) - lost
         if group.aborted and not (self._options.allow_partial_groups and remain >= SMALLEST_PARTIAL):
@@ -106,7 +114,10 @@ class FifoBuffer:
                 self._passage.take(group, verdict.instead)
                 self._returned.pop(_draw_of(group), None)
                 return verdict.instead or group
-            self._discard(group, Disposition.STALE, verdict.reason)
+            if verdict.again and self._discarding is not None:
+                self._have_again(group, verdict)
+            else:
+                self._discard(group, Disposition.STALE, verdict.reason)
 
     def end(self, error: BaseException | None = None) -> None:
         self._ended = True
@@ -156,16 +167,26 @@ class FifoBuffer:
 
     def _discard(self, group: Group, disposition: Disposition, reason: str) -> None:
         self._passage.discard(group, disposition, reason)
-        discard = Discard(group, disposition, reason, self._comes_back(group, disposition))
+        self._tell(Discard(group, disposition, reason, self._comes_back(group, disposition)))
+
+    def _have_again(self, group: Group, verdict: Verdict) -> None:
+        """The stale trajectories are thrown away; a new group is made of the others and of new ones."""
+        stale = group.replacing(tuple(t for t in group.trajectories if t.index in verdict.again))
+        kept = group.replacing(tuple(t for t in group.trajectories if t.index not in verdict.again))
+        self._passage.discard_part(stale)
+        self._tell(Discard(stale, Disposition.STALE, verdict.reason, kept=kept))
+
+    def _tell(self, discard: Discard) -> None:
         self._discards.append(discard)
-        if disposition is Disposition.STALE and discard.recycle:
+        if discard.kept is not None or (discard.disposition is Disposition.STALE and discard.recycle):
             self._ended = False
         if self._discarding is not None:
             self._discarding(discard)
 
     def _comes_back(self, group: Group, disposition: Disposition) -> bool:
         draw = _draw_of(group)
-        if disposition.value in self._options.recycle and self._returned[draw] < self._options.recycle_times:
+        kind = Disposition.STALE if disposition is Disposition.CANCELLED else disposition
+        if kind.value in self._options.recycle and self._returned[draw] < self._options.recycle_times:
             self._returned[draw] += 1
             return True
         self._returned.pop(draw, None)

@@ -3,7 +3,8 @@
 In rounds, all granted groups start at once, and those that the buffer rejects are replaced when the round has ended:
 what an engine computes together then depends on the tasks alone and not on timing, so a synchronous run is reproducible
 to the last bit. By group or by sample, a slot is filled as soon as it is free, so that engines never wait for
-stragglers; a full buffer keeps new groups from starting while those in flight go on.
+stragglers; a full buffer keeps new groups from starting while those in flight go on. Attempts whose group would be too
+old anyway are cancelled (`making`).
 """
 
 from __future__ import annotations
@@ -17,15 +18,13 @@ from pydantic import Field
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import Options
 from miles_core.contracts.pace import Pace, Refill
-from miles_core.contracts.rollout import Attempt, RolloutContext, Verdict
+from miles_core.contracts.rollout import RolloutContext, Verdict
 from miles_core.errors import PluginError
+from miles_core.rollout.making import Making
 from miles_core.rollout.patience import Patience
 from miles_core.rollout.tickets import Ticket, Tickets
-from miles_core.rollout.together import is_our_end, together
-from miles_core.types.trajectory import Group, Trajectory
-
-PURPOSE = "rollout"
-"""Separates the randomness of training from that of evaluations."""
+from miles_core.rollout.together import is_our_end
+from miles_core.types.trajectory import Group
 
 
 class GroupsOptions(Options):
@@ -46,6 +45,9 @@ class GroupsRollout:
         self._samples = 0  # attempts in flight
         self._scoring = 0  # groups whose attempts have ended and that are being scored
         self._entering = 0  # groups that wait for room in the buffer
+        self._making: set[Making] = set()
+        self._earliest: int | None = None  # version of the next batch, as far as it is foreseen
+        self._held: bool | None = None
         self._exhausted = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -53,13 +55,29 @@ class GroupsRollout:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, context: RolloutContext) -> None:
-        self._context = context
+        self._context, self._pace = context, context.pace
         self._task = asyncio.create_task(self._run(), name="rollout")
 
     def grant(self, groups: int) -> None:
         self._wanted += groups
         self._exhausted = False
         self._idle.clear()
+        self._wake.set()
+
+    def remake(self, kept: Group) -> None:
+        """See `contracts.rollout.Remakes`."""
+        self._tickets.complete(kept)
+        self.grant(1)
+
+    def foresee(self, version: int) -> None:
+        """See `contracts.rollout.GivesUp`."""
+        self._earliest = version
+        for making in tuple(self._making):
+            making.foresee(version)
+
+    def repace(self, pace: Pace) -> None:
+        """See `contracts.rollout.Repaces`."""
+        self._pace = pace
         self._wake.set()
 
     async def drain(self) -> None:
@@ -103,7 +121,7 @@ class GroupsRollout:
 
     def _start(self) -> list[Ticket]:
         """Tickets for the groups that may be started now."""
-        group_size, pace = self._context.group_size, self._context.pace
+        group_size, pace = self._context.group_size, self._pace
         in_flight = len(self._tickets.in_flight)
         free = startable(
             pace,
@@ -113,19 +131,30 @@ class GroupsRollout:
             scoring=self._scoring,
             entering=self._entering,
         )
-        wanted = self._wanted - in_flight
         tickets: list[Ticket] = []
-        while len(tickets) < (wanted if free is None else min(free, wanted)):
+        while len(tickets) < self._wanted - in_flight:
+            attempts = self._tickets.attempts_of_next(group_size)
+            taken = attempts if pace.refill is Refill.SAMPLE else group_size
+            if free is not None and free < taken:
+                break
             ticket = self._tickets.start(self._context.data)
             if ticket is None:
                 self._exhausted = True
                 break
             tickets.append(ticket)
-        self._samples += len(tickets) * group_size
+            self._samples += attempts
+            free = None if free is None else free - taken
         if tickets:
             at_once = len(tickets) if pace.refill is Refill.ROUND else (pace.in_flight or 1) // group_size
             self._patience.begin_round(at_once)
+        self._tell_held()
         return tickets
+
+    def _tell_held(self) -> None:
+        held = self._wanted <= len(self._tickets.in_flight) or self._entering > 0
+        if held != self._held:
+            self._held = held
+            self._context.held_back(held)
 
     def _rest(self) -> None:
         """Say so when nothing is in flight and nothing will be."""
@@ -136,40 +165,35 @@ class GroupsRollout:
         self._idle.set()
 
     async def _make(self, ticket: Ticket) -> None:
-        context, draw = self._context, ticket.draw
-        attempts = [
-            Attempt(
-                f"g{ticket.number}.{index}",
-                draw.task,
-                ticket.number,
-                draw.draw,
-                index,
-                PURPOSE,
-                context.sampling,
-                context.seed,
-            )
-            for index in range(context.group_size)
-        ]
-        trajectories = await together(self._attempt(attempt) for attempt in attempts)
-        self._scoring += 1
-        group = await context.score(Group(draw.task, ticket.number, draw.draw, tuple(trajectories)))
-        self._scoring -= 1
-        self._patience.look_at(group)
+        group = await self._attempt(ticket)
+        if not group.cancelled:
+            self._scoring += 1
+            group = await self._context.score(group)
+            self._scoring -= 1
+            self._patience.look_at(group)
         self._entering += 1
-        verdict = await context.buffer.put(group)
+        verdict = await self._context.buffer.put(group)
         self._entering -= 1
         self._tickets.done(ticket)
         self._wanted -= verdict.keep
         self._wake.set()
         self._tell(group, verdict)
-        self._patience.note(verdict)
+        if not group.cancelled:
+            self._patience.note(verdict)
 
-    async def _attempt(self, attempt: Attempt) -> Trajectory:
+    async def _attempt(self, ticket: Ticket) -> Group:
+        making = Making(ticket, self._context, self._attempt_ended)
+        self._making.add(making)
+        if self._earliest is not None:
+            making.foresee(self._earliest)
         try:
-            return await self._context.generate(attempt)
+            return await making.group()
         finally:
-            self._samples -= 1
-            self._wake.set()
+            self._making.remove(making)
+
+    def _attempt_ended(self) -> None:
+        self._samples -= 1
+        self._wake.set()
 
     def _tell(self, group: Group, verdict: Verdict) -> None:
         rewards = [t.reward for t in group.trajectories if t.reward is not None]
@@ -183,8 +207,8 @@ class GroupsRollout:
 
 
 def startable(pace: Pace, group_size: int, *, groups: int, samples: int, scoring: int, entering: int) -> int | None:
-    """How many groups may be started beside what is in flight: `groups`, their unfinished `samples`, and of the groups
-    those that are `scoring` and those that are `entering` a full buffer. None: as many as are wanted.
+    """Slots for attempts of new groups beside what is in flight: `groups`, their unfinished `samples`, and of the
+    groups those that are `scoring` and those that are `entering` a full buffer. None: as many as are wanted.
 
     Slow rewards hold the rollout up like a full buffer, or finished groups would pile up before them.
     """
@@ -194,8 +218,8 @@ def startable(pace: Pace, group_size: int, *, groups: int, samples: int, scoring
         return None
     limit = pace.in_flight // group_size
     if pace.refill is Refill.SAMPLE:
-        return max(0, (pace.in_flight - samples) // group_size) if scoring < limit else 0
-    return max(0, limit - groups)
+        return max(0, pace.in_flight - samples) if scoring < limit else 0
+    return max(0, limit - groups) * group_size
 
 
 def _unusual(error: BaseException) -> PluginError:

@@ -34,6 +34,10 @@ class Order(Protocol):
         """What waits, in order."""
         ...
 
+    def resize(self, capacity: int) -> None:
+        """So many may wait from now on; nobody is sent away."""
+        ...
+
     def state(self) -> Mapping[str, Any]: ...
     def restore(self, state: Mapping[str, Any], groups: Several[Group]) -> None: ...
 
@@ -44,10 +48,19 @@ class ArrivalOrder:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._groups: deque[Group] = deque()
-        self._room = asyncio.Semaphore(capacity)
+        self._outside: deque[asyncio.Future[None]] = deque()
+        self._admitted = 0  # called in, and not yet in
 
     async def enter(self, group: Group) -> None:
-        await self._room.acquire()
+        if self._outside or not self._room():
+            called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._outside.append(called)
+            try:
+                await called
+            except asyncio.CancelledError:
+                self._give_back(called)
+                raise
+            self._admitted -= 1
         self._groups.append(group)
 
     def skip(self, number: int) -> None:
@@ -56,18 +69,39 @@ class ArrivalOrder:
     def leave(self, ended: bool) -> Group | None:
         if not self._groups:
             return None
-        self._room.release()
-        return self._groups.popleft()
+        group = self._groups.popleft()
+        self._call_in()
+        return group
 
     def groups(self) -> list[Group]:
         return list(self._groups)
+
+    def resize(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._call_in()
 
     def state(self) -> Mapping[str, Any]:
         return {}
 
     def restore(self, state: Mapping[str, Any], groups: Several[Group]) -> None:
         self._groups = deque(groups)
-        self._room = asyncio.Semaphore(max(0, self._capacity - len(self._groups)))
+
+    def _room(self) -> bool:
+        return len(self._groups) + self._admitted < self._capacity
+
+    def _call_in(self) -> None:
+        while self._outside and self._room():
+            called = self._outside.popleft()
+            if not called.done():  # its group may have been cancelled
+                self._admitted += 1
+                called.set_result(None)
+
+    def _give_back(self, called: asyncio.Future[None]) -> None:
+        """Whoever waited was cancelled, perhaps after it had been called in."""
+        if called.cancelled():
+            return
+        self._admitted -= 1
+        self._call_in()
 
 
 class SubmissionOrder:
@@ -105,6 +139,10 @@ class SubmissionOrder:
 
     def groups(self) -> list[Group]:
         return [group for _, group in sorted(self._groups, key=lambda numbered: numbered[0])]
+
+    def resize(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._advance()
 
     def state(self) -> Mapping[str, Any]:
         return {"next": self._next, "skipped": sorted(self._skipped)}

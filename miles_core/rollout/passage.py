@@ -35,6 +35,13 @@ class Passage:
         self._counts[name] += 1
         self._measure(disposition.value, group)
 
+    def discard_part(self, stale: Group) -> None:
+        """These trajectories of a group are made again; the others stay."""
+        self._counts[Disposition.STALE.value] += 1
+        self._counts["remade"] += 1
+        self._counts["remade_trajectories"] += len(stale.trajectories)
+        self._measure(Disposition.STALE.value, stale)
+
     def count(self, name: str) -> None:
         self._counts[name] += 1
 

@@ -11,7 +11,8 @@ from miles_core.types.task import Task
 
 
 class RecyclingData:
-    """`contracts.rollout.Data` over another one. A draw that comes back keeps its number, and so its randomness."""
+    """`contracts.rollout.Data` over another one. A draw that comes back keeps its number, and so its randomness, unless
+    trajectories of it were made again: it then gets noise that it never had."""
 
     def __init__(self, data: Data) -> None:
         self.inner = data
@@ -35,7 +36,10 @@ class RecyclingData:
         state = self.inner.state()
         if not self._returned:
             return state
-        recycled = [{"draw": draw.draw, "task": draw.task.to_data()} for draw in self._returned]
+        recycled = [
+            {"draw": draw.draw, "task": draw.task.to_data(), **({"remade": draw.remade} if draw.remade else {})}
+            for draw in self._returned
+        ]
         return {"inner": dict(state), "recycled": recycled}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -44,4 +48,6 @@ class RecyclingData:
             self.inner.restore(state)
             return
         self.inner.restore(state["inner"])
-        self._returned = deque(Draw(Task.from_data(each["task"]), each["draw"]) for each in state["recycled"])
+        self._returned = deque(
+            Draw(Task.from_data(each["task"]), each["draw"], each.get("remade", 0)) for each in state["recycled"]
+        )

@@ -1,20 +1,26 @@
 """Staleness policies: what too old means for a group whose tokens were sampled by several weight versions.
 
 `oldest-token` judges by the oldest token: strict, and hard on long answers, which began longest ago. `mean-version`
-judges by the average token. `per-token` keeps the group and lets only its young tokens teach.
+judges by the average token. `per-token` keeps the group and lets only its young tokens teach. `resample` keeps the
+young trajectories and has only the old ones made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Several
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
+from pydantic import Field, PositiveInt
 
+from miles_core.contracts.capabilities import REMAKES
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import StalenessOptions
+from miles_core.contracts.planning import RecipeFacts
 from miles_core.contracts.rollout import Verdict
-from miles_core.types.sequence import NO_VERSION, Sequence
+from miles_core.types.sequence import NO_VERSION, Sequence, Span
 from miles_core.types.trajectory import Group, Trajectory
 
 OLD_TOKENS = "old_tokens"
@@ -24,21 +30,37 @@ OLD_TOKENS = "old_tokens"
 class OldestTokenOptions(StalenessOptions):
     """How old the oldest token may be."""
 
+    cancel: bool = Field(
+        default=True,
+        description="cancel attempts in flight whose group is too old by what is finished of it, whatever becomes of "
+        "the rest",
+    )
+
     def card(self) -> Mapping[str, str]:
-        return {"too old": f"a group with a token more than {self.limit} versions behind: discarded whole"}
+        return {
+            "too old": f"a group with a token more than {self.limit} versions behind: discarded whole",
+            "work in flight that will be too old": "is cancelled" if self.cancel else "goes on to its end",
+        }
 
 
 class OldestToken:
     """Current version minus the oldest version of any token; at the limit is not beyond it."""
 
     def __init__(self, options: OldestTokenOptions, context: BuildContext) -> None:
-        self._limit = options.limit
+        self._limit, self._cancel = options.limit, options.cancel
 
     def judge(self, group: Group, version: int) -> Verdict:
         oldest = group.oldest_version
         if oldest is None or version - oldest <= self._limit:
             return Verdict(True)
         return Verdict(False, f"a token is {version - oldest} versions old")
+
+    def hopeless(self, group: Group, version: int) -> str:
+        """A group's oldest token only becomes older, whatever is sampled beside it."""
+        oldest = group.oldest_version
+        if not self._cancel or oldest is None or version - oldest <= self._limit:
+            return ""
+        return f"its oldest token would be {version - oldest} versions old when it could be trained"
 
 
 class MeanVersionOptions(StalenessOptions):
@@ -55,14 +77,10 @@ class MeanVersion:
         self._limit = options.limit
 
     def judge(self, group: Group, version: int) -> Verdict:
-        spans = [span for t in group.trajectories for sequence in t.sequences for span in sequence.spans]
-        tokens = sum(span.stop - span.start for span in spans)
-        if not tokens:
+        mean = _mean_version([span for t in group.trajectories for sequence in t.sequences for span in sequence.spans])
+        if mean is None or version - mean <= self._limit:
             return Verdict(True)
-        age = version - sum(span.version * (span.stop - span.start) for span in spans) / tokens
-        if age <= self._limit:
-            return Verdict(True)
-        return Verdict(False, f"tokens are {age:.2f} versions old on average")
+        return Verdict(False, f"tokens are {version - mean:.2f} versions old on average")
 
 
 class PerTokenOptions(StalenessOptions):
@@ -87,6 +105,69 @@ class PerToken:
         if any(trajectory.sampled_count for trajectory in young.trajectories):
             return Verdict(True, instead=young)
         return Verdict(False, f"every token is more than {self._limit} versions old")
+
+
+class ResampleOptions(StalenessOptions):
+    """How old a trajectory may be, and how often a group is mended."""
+
+    by: Literal["mean", "oldest"] = Field(
+        default="mean",
+        description="the age of a trajectory: that of its tokens on average, or of the oldest. Attempts of a group begin "
+        "together, so by the oldest they are mostly too old together; on average, short ones are before long ones",
+    )
+    times: PositiveInt = Field(
+        default=2, description="how often trajectories of the same draw are made again at most; then it is stale whole"
+    )
+
+    def card(self) -> Mapping[str, str]:
+        how = f"made again, {self.times} times at most" if self.times > 1 else "made again, once"
+        age = "whose tokens are on average" if self.by == "mean" else "with a token"
+        return {
+            "too old": f"a trajectory {age} more than {self.limit} versions behind: {how}; its group keeps the others. "
+            "A group of which every trajectory is too old is discarded"
+        }
+
+    def check(self, facts: RecipeFacts) -> Iterable[str]:
+        if REMAKES not in facts.capabilities.get("rollout", ()):
+            name = ", ".join(facts.chosen.get("rollout", ()))
+            yield (
+                f"it has single trajectories of a group made again, which the rollout {name!r} cannot do (it does not "
+                f"declare {REMAKES!r}); choose rollout groups, or the policy oldest-token"
+            )
+
+
+class Resample:
+    """Trajectories beyond the limit are made again under the current weights, beside those that are young enough. What
+    was made again too often, or has nothing to keep, is stale whole."""
+
+    def __init__(self, options: ResampleOptions, context: BuildContext) -> None:
+        self._limit, self._times = options.limit, options.times
+        self._version = _mean_version if options.by == "mean" else _oldest_version
+
+    def judge(self, group: Group, version: int) -> Verdict:
+        old = [t for t in group.trajectories if self._too_old(t, version)]
+        if not old:
+            return Verdict(True)
+        if len(old) == len(group.trajectories):
+            return Verdict(False, f"every trajectory is more than {self._limit} versions old")
+        if group.remade >= self._times:
+            return Verdict(False, f"{len(old)} trajectories are too old, and were made again {group.remade} times")
+        reason = f"{len(old)} of {len(group.trajectories)} trajectories are too old"
+        return Verdict(False, reason, again=tuple(t.index for t in old))
+
+    def _too_old(self, trajectory: Trajectory, version: int) -> bool:
+        sampled_by = self._version([span for sequence in trajectory.sequences for span in sequence.spans])
+        return sampled_by is not None and version - sampled_by > self._limit
+
+
+def _oldest_version(spans: Several[Span]) -> float | None:
+    return min((span.version for span in spans), default=None)
+
+
+def _mean_version(spans: Several[Span]) -> float | None:
+    """Of sampled tokens; None when there are none."""
+    tokens = sum(span.stop - span.start for span in spans)
+    return sum(span.version * (span.stop - span.start) for span in spans) / tokens if tokens else None
 
 
 def _without_old(trajectory: Trajectory, oldest: int) -> Trajectory:

@@ -53,11 +53,11 @@ class Attempts:
         self._fleet, self._lengths, self._service = fleet, lengths, service
         self._group_size, self._limit, self._seed = group_size, limit, seed
         self._planned: dict[int, list[Work | None]] = {}
-        self.open: dict[int, int] = {}  # attempts that were started, by the number of a group that nobody has counted
+        self.open: set[str] = set()  # attempts that were started and that nobody has counted yet
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        self.open[attempt.group] = self.open.get(attempt.group, 0) + 1
-        work = self._work(attempt)
+        self.open.add(attempt.id)
+        work = self._work(attempt) if not attempt.remade else self._alone(attempt)
         pieces, aborted = await self._fleet.serve(attempt.group, work.tokens, work.prompt)
         if self._service.outside_seconds:
             await asyncio.sleep(self._service.outside_seconds)
@@ -77,8 +77,7 @@ class Attempts:
         planned = self._planned.get(attempt.group)
         if planned is None:
             noise = random.Random(self._seed * _STRIDE + attempt.group)
-            task = random.Random(-(self._seed * _STRIDE + attempt.task.metadata["number"]))
-            drawn = self._lengths.draw(task, noise, self._group_size)
+            drawn = self._lengths.draw(self._task(attempt), noise, self._group_size)
             planned = self._planned[attempt.group] = [self._complete(work, noise) for work in drawn]
         work, planned[attempt.index] = planned[attempt.index], None
         if not any(planned):
@@ -86,6 +85,14 @@ class Attempts:
         if work is None:
             raise AssertionError(f"attempt {attempt.id} was made twice")
         return work
+
+    def _alone(self, attempt: Attempt) -> Work:
+        """The plan for an attempt that is made again, without others of its group."""
+        noise = random.Random((self._seed * _STRIDE + attempt.group) * _STRIDE + attempt.index)
+        return self._complete(self._lengths.draw(self._task(attempt), noise, 1)[0], noise)
+
+    def _task(self, attempt: Attempt) -> random.Random:
+        return random.Random(-(self._seed * _STRIDE + attempt.task.metadata["number"]))
 
     def _complete(self, work: Work, noise: random.Random) -> Work:
         """Cut at the recipe's limit, with a reward, and lost if chance will have it."""

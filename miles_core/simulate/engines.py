@@ -54,7 +54,7 @@ class ModelledEngine:
         self.slot_seconds = 0.0
 
     async def serve(self, tokens: int, prompt: int) -> tuple[Pieces, bool]:
-        """The pieces of a request, and whether it was aborted before its end."""
+        """The pieces of a request, and whether it was aborted before its end. Cancelling it frees its slot."""
         request = _Request(tokens, prompt, self._loop.create_future())
         self._advance()
         if len(self._ends) < self._service.slots:
@@ -62,7 +62,11 @@ class ModelledEngine:
             self._set_timer()
         else:
             self._waiting.append(request)
-        return await request.done
+        try:
+            return await request.done
+        except asyncio.CancelledError:
+            self._forget_request(request)
+            raise
 
     def interrupt(self, seconds: float, pause: PauseMode, version: int) -> None:
         """New weights: nothing is sampled for so many seconds, and then by `version`."""
@@ -121,6 +125,25 @@ class ModelledEngine:
         while self._ends and self._ends[0][0] <= self._progress + _ROUNDING:
             _, _, request = heapq.heappop(self._ends)
             self._leave(request, aborted=False)
+        self._fill()
+
+    def _forget_request(self, request: _Request) -> None:
+        """Whoever waited for it was cancelled."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+            return
+        self._advance()
+        left = [entry for entry in self._ends if entry[2] is not request]
+        if len(left) == len(self._ends):
+            return  # it had ended
+        self._ends = left
+        heapq.heapify(self._ends)
+        self._prompts -= request.prompt
+        self._started -= request.began
+        self._fill()
+
+    def _fill(self) -> None:
+        """Let in what waits, and wake up at the next end."""
         while self._waiting and len(self._ends) < self._service.slots:
             self._let_in(self._waiting.popleft())
         if not self._ends:

@@ -43,7 +43,8 @@ def light_sequence(prompt: int, pieces: Several[tuple[int, int]]) -> LightSequen
         spans.append(Span(end, end + tokens, version, ENGINE, ENGINE))
         end += tokens
     made = LightSequence.__new__(LightSequence)
-    for name, value in (("spans", tuple(spans)), ("routing", None), ("_prompt", prompt), ("_sampled", end - prompt)):
+    facts = {"spans": tuple(spans), "routing": None, "images": (), "_prompt": prompt, "_sampled": end - prompt}
+    for name, value in facts.items():
         object.__setattr__(made, name, value)
     return made
 

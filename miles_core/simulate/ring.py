@@ -130,6 +130,7 @@ class Parts:
                 if not groups:
                     break
                 phase.allow(step, taken=True)
+                phase.foresee(step, version)
                 await train(groups)
                 if step + 1 == steps or self.schedule.publishes(step + 1):
                     if self.schedule.pace.settles:
@@ -170,6 +171,7 @@ class Parts:
             evaluation_score=score,
             evaluation_sampling=self.sampling,
             occupancy=occupancy,
+            staleness=self.staleness,
             clock=clock,
         )
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from miles_core.contracts.rollout import Discard
 from miles_core.loop.batch import choose
 from miles_core.simulate.ring import Took
-from miles_core.types.trajectory import Disposition, Group
+from miles_core.types.trajectory import CANCELLED, Disposition, Group
 
 
 class Tally:
-    """Counts what leaves the ring. `open` are the attempts of groups that have not yet left it: each leaves once."""
+    """Counts what leaves the ring. `started` are the attempts that have not yet left it: each leaves once."""
 
-    def __init__(self, open_groups: dict[int, int], needs_reward: bool) -> None:
-        self._open, self._needs_reward = open_groups, needs_reward
+    def __init__(self, started: set[str], needs_reward: bool) -> None:
+        self._open, self._needs_reward = started, needs_reward
         self.became: Counter[Disposition] = Counter()
         self.reasons: Counter[str] = Counter()
         self.ages: Counter[int] = Counter()
@@ -25,8 +26,8 @@ class Tally:
     def note(self, took: Took) -> None:
         """A batch and the discards before it."""
         for discard in took.discards:
-            self.reasons[_class_of(discard.disposition, discard.reason)] += 1
-            self._leave(discard.group, {t.id: discard.disposition for t in discard.group.trajectories})
+            self.reasons[_class_of(discard)] += 1
+            self._leave(discard.group, discard.dispositions)
         chosen = choose(took.groups, self._needs_reward)
         for group in took.groups:
             if group.oldest_version is not None:
@@ -38,7 +39,7 @@ class Tally:
         """The end: what waits was made for nothing, what is still made is cancelled."""
         for group in waiting:
             self._leave(group, {t.id: Disposition.SURPLUS for t in group.trajectories})
-        self.became[Disposition.CANCELLED] += sum(self._open.values())
+        self.became[Disposition.CANCELLED] += len(self._open)
         self._open.clear()
 
     @property
@@ -50,10 +51,10 @@ class Tally:
         return {kind.value: _describe(counts) for kind, counts in sorted(self._lengths.items())}
 
     def _leave(self, group: Group, dispositions: Any) -> None:
-        started = self._open.pop(group.number, 0)
-        if started != len(group.trajectories):
-            raise AssertionError(f"{group.id} leaves with {len(group.trajectories)} attempts, {started} were made")
         for trajectory in group.trajectories:
+            if trajectory.id not in self._open and CANCELLED not in trajectory.metadata:
+                raise AssertionError(f"{trajectory.id} of {group.id} leaves twice, or was not made")
+            self._open.discard(trajectory.id)  # one that was cancelled may not have begun
             kind = dispositions[trajectory.id]
             self.became[kind] += 1
             if count := trajectory.sampled_count:
@@ -61,9 +62,12 @@ class Tally:
                 self.trained_tokens += count * (kind is Disposition.TRAINED)
 
 
-def _class_of(disposition: Disposition, reason: str) -> str:
+def _class_of(discard: Discard) -> str:
     """Reasons of filters are few; how old exactly a stale group was is not a class."""
-    return f"filtered/{reason}" if disposition is Disposition.FILTERED else disposition.value
+    if discard.kept is not None:
+        return "made again in part"
+    filtered = discard.disposition is Disposition.FILTERED
+    return f"filtered/{discard.reason}" if filtered else discard.disposition.value
 
 
 def _describe(counts: Counter[int]) -> dict[str, float]:

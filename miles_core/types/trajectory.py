@@ -12,6 +12,12 @@ from miles_core.errors import ValidationError
 from miles_core.types.sequence import Sequence
 from miles_core.types.task import Task
 
+CANCELLED = "cancelled"
+"""Key of a trajectory's metadata: why the attempt was cancelled in flight. Its status is ABORTED."""
+
+REMADE = "remade"
+"""Key of a trajectory's metadata: it was made again, for the so-manieth time in its draw, because another was stale."""
+
 
 class Status(StrEnum):
     """How an attempt ended."""
@@ -117,6 +123,16 @@ class Group:
     @property
     def aborted(self) -> bool:
         return any(t.status is Status.ABORTED for t in self.trajectories)
+
+    @property
+    def remade(self) -> int:
+        """How often trajectories of this draw have been made again."""
+        return max((int(t.metadata.get(REMADE, 0)) for t in self.trajectories), default=0)
+
+    @property
+    def cancelled(self) -> str:
+        """Why attempts of it were cancelled in flight; "" when none was."""
+        return next((str(t.metadata[CANCELLED]) for t in self.trajectories if CANCELLED in t.metadata), "")
 
     def replacing(self, trajectories: tuple[Trajectory, ...]) -> Group:
         return replace(self, trajectories=trajectories)

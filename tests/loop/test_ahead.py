@@ -120,7 +120,7 @@ def test_aborted_requests_cost_their_group_and_its_task_comes_back(bench):
     assert again and all(found[0][1] == "aborted" for found in again)
 
 
-@pytest.mark.parametrize("policy", ["oldest-token", "mean-version", "per-token"])
+@pytest.mark.parametrize("policy", ["oldest-token", "mean-version", "per-token", "resample"])
 def test_every_policy_keeps_to_its_limit(bench, policy):
     done = go(
         bench,
@@ -238,7 +238,7 @@ def test_settings_that_contradict_are_refused_with_the_arithmetic(bench, changes
 def test_the_resolved_recipe_says_which_policy_and_limit_and_is_a_recipe_again(bench):
     done = go(bench, schedule=schedule("async", max_staleness=2), steps=1, evaluate=None)
     plan, _ = load_plan(done.folder.recipe)
-    assert plan.recipe["staleness"] == {"use": "oldest-token", "limit": 2}
+    assert plan.recipe["staleness"] == {"use": "oldest-token", "limit": 2, "cancel": True}
     assert jsonl.read(done.folder.events)[-1]["event"] == "run_finished"
 
 

@@ -82,9 +82,11 @@ def ring(schedule, *, latency=lambda attempt: 0.0, steps=6, size=None, train=0.5
         async def generate(attempt) -> Trajectory:
             in_flight[0] += 1
             in_flight[1] = max(in_flight)
-            await clock.sleep(latency(attempt))
-            made = await SingleTurn().generate(attempt, context)
-            in_flight[0] -= 1
+            try:
+                await clock.sleep(latency(attempt))
+                made = await SingleTurn().generate(attempt, context)
+            finally:
+                in_flight[0] -= 1
             return replace(made, status=Status.ABORTED) if lose(attempt) else made
 
         async def bring(version: int, pause: PauseMode) -> None:

@@ -122,7 +122,7 @@ class Counted:
             schedule("async", update_every=2, over_sampling=2.0),
         ]
     ),
-    staleness=st.sampled_from(["oldest-token", "mean-version", "per-token"]),
+    staleness=st.sampled_from(["oldest-token", "mean-version", "per-token", "resample"]),
     recycle=st.sampled_from(["[]", "[aborted, stale]"]),
     chances=st.tuples(st.floats(0, 0.1), st.floats(0, 0.1), st.sampled_from([None, 0.3, 0.7])),
     seed=st.integers(0, 99),
@@ -144,12 +144,19 @@ def test_every_trajectory_has_one_fate(use, staleness, recycle, chances, seed):
 
 def test_over_sampling_with_a_limit_throws_stale_groups_away_and_they_are_longer():
     lengths = read_lengths("lognormal:mu=3,sigma=1.5", Path())
-    result = forecast(
-        schedule("async", groups=8), "staleness={use: oldest-token, limit: 2}", *UNFILTERED, lengths=lengths,
-        trajectories=6400, engines=2, limit=10**5, train_seconds=0.5, publish_seconds=0.1,
+    to_the_end, cancelled, mended = (
+        forecast(
+            schedule("async", groups=8), f"staleness={{{policy}, limit: 2}}", *UNFILTERED, lengths=lengths,
+            trajectories=3200, engines=2, limit=10**5, train_seconds=0.5, publish_seconds=0.1,
+        )
+        for policy in ("use: oldest-token, cancel: false", "use: oldest-token", "use: resample")
     )  # fmt: skip
-    assert result["discarded_groups"]["stale"] > 10
-    assert result["lengths"]["stale"]["mean"] > 1.5 * result["lengths"]["trained"]["mean"]
+    assert to_the_end["discarded_groups"]["stale"] > 5
+    assert to_the_end["lengths"]["stale"]["mean"] > 1.5 * to_the_end["lengths"]["trained"]["mean"]
+    assert cancelled["discarded_groups"]["cancelled"] > 5 and cancelled["trajectories"]["cancelled"] > 5
+    assert cancelled["seconds"] < to_the_end["seconds"]  # the slots of doomed stragglers make others
+    assert mended["discarded_groups"]["made again in part"] > 5
+    assert to_the_end["lengths"]["trained"]["mean"] < mended["lengths"]["trained"]["mean"]
 
 
 def cli(*arguments: str, seed: str = "0") -> subprocess.CompletedProcess[str]:
