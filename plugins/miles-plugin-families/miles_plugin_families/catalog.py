@@ -20,7 +20,8 @@ VOCABULARY = {QWEN3: 151_936, QWEN35: 248_320, DEEPSEEK_V4: 129_280, O200K: 201_
 class Family:
     """One chat format. `model_types` are what `config.json` of its checkpoints says; `names_tools` tells that a tool's
     answer must name the tool; `template` is the file of the package trl that holds the checkpoints' own template; `bos`
-    the token that it begins with; `models` are examples, for people."""
+    the token that it begins with; `models` are examples, for people. `placeholder` is the token that stands for an
+    image, where images can be expressed; `no_images` why they cannot, where the models could take some."""
 
     name: str
     renderer: str
@@ -32,6 +33,8 @@ class Family:
     names_tools: bool = False
     template: str = ""
     bos: str = ""
+    placeholder: str = ""
+    no_images: str = ""
 
     @property
     def native_ids(self) -> bool:
@@ -76,6 +79,10 @@ _INKLING = ("<|message_user|>", "<|message_model|>", "<|message_system|>", "<|me
 _LLAMA = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|end_of_text|>",
           "<|eom_id|>")  # fmt: skip
 
+_PAD = "<|image_pad|>"
+_OWN_CODE = "its checkpoints process images with code of their own, which is not run"
+_UNTRIED = "its images could not be tried here"
+
 
 _ALL = (
     Family("deepseek-r1", "deepseek-r1", "DeepSeek-R1, R1-0528", ("deepseek_v3",), "DeepSeekR1Options",
@@ -97,13 +104,13 @@ _ALL = (
     Family("gpt-oss", "gpt-oss", "gpt-oss-20b, gpt-oss-120b", ("gpt_oss",), "GptOssOptions",
            tokenizer=O200K, template="gptoss", names_tools=True),
     Family("inkling", "inkling", "Inkling, Inkling-Small", ("inkling",), "InklingOptions",
-           marks=_INKLING, names_tools=True),
+           marks=_INKLING, names_tools=True, no_images=_UNTRIED),
     Family("kimi-k2", "kimi-k2", "Kimi-K2-Instruct", ("kimi_k2", "deepseek_v3"), "FamilyOptions",
            marks=_KIMI),
     Family("kimi-k2.5", "kimi-k2.5", "Kimi-K2.5", ("kimi_k25",), "KimiK25Options",
-           marks=_KIMI),
+           marks=_KIMI, no_images=_OWN_CODE),
     Family("kimi-k2.6", "kimi-k2.5", "Kimi-K2.6", ("kimi_k25",), "KimiK25Options",
-           marks=_KIMI),
+           marks=_KIMI, no_images=_OWN_CODE),
     Family("llama-3", "llama-3", "Llama-3.2-1B-Instruct, 3B", ("llama",), "Llama3Options",
            marks=_LLAMA, template="llama3_2", bos="<|begin_of_text|>"),
     Family("minimax-m2", "minimax-m2", "MiniMax-M2, M2.5", ("minimax_m2", "minimax"), "MiniMaxOptions",
@@ -113,15 +120,17 @@ _ALL = (
     Family("nemotron-3-ultra", "nemotron-3-ultra", "Nemotron-3 Ultra", ("nemotron_h",), "NemotronOptions",
            marks=_NEMOTRON, template="nemotron_3_ultra"),
     Family("nemotron-3.5", "nemotron-3.5", "Nemotron-3.5", ("nemotron_h",), "NemotronOptions",
-           marks=_NEMOTRON, template="nemotron_3_5_lightning"),
+           marks=_NEMOTRON, template="nemotron_3_5_lightning", no_images=_OWN_CODE),
     Family("qwen3", "qwen3", "Qwen3-0.6B to 235B", ("qwen3", "qwen3_moe"), "ThinkingOptions",
            tokenizer=QWEN3, template="qwen3"),
     Family("qwen3.5", "qwen3.5", "Qwen3.5-4B to 397B", ("qwen3_5", "qwen3_5_moe"), "ThinkingOptions",
-           tokenizer=QWEN35, template="qwen3_5_think"),
+           tokenizer=QWEN35, template="qwen3_5_think", placeholder=_PAD),
     Family("qwen3.6", "qwen3.6", "Qwen3.6-27B, 35B-A3B", ("qwen3_5", "qwen3_5_moe", "qwen3_6"), "Qwen36Options",
-           tokenizer=QWEN35, template="qwen3_6"),
+           tokenizer=QWEN35, template="qwen3_6", placeholder=_PAD),
     Family("qwen3.8", "qwen3.8", "Qwen3.8-27B", ("qwen3_5", "qwen3_5_moe", "qwen3_8"), "Qwen38Options",
-           tokenizer=QWEN35, template="qwen3_8"),
+           tokenizer=QWEN35, template="qwen3_8", placeholder=_PAD),
+    Family("qwen3-vl", "qwen3-vl", "Qwen3-VL-4B, 8B, 30B-A3B Instruct", ("qwen3_vl", "qwen3_vl_moe"), "FamilyOptions",
+           tokenizer=QWEN3, template="qwen3_vl", placeholder=_PAD),
 )  # fmt: skip
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}

@@ -12,14 +12,17 @@ from miles_core import Message
 ROLES = ("system", "user", "assistant", "tool")
 _NATIVE_ID = re.compile(r"functions\.[^:]+:\d+")
 Literal = Callable[[str], str]
+Picture = Callable[[Mapping[str, Any]], dict[str, Any]]
+_SEE = ("user", "tool")
 
 
-def to_library(messages: Sequence[Message], literal: Literal) -> list[dict[str, Any]]:
-    """Messages with texts as contents and tool calls' arguments as values. `literal` is applied to every text.
+def to_library(messages: Sequence[Message], literal: Literal, picture: Picture | None = None) -> list[dict[str, Any]]:
+    """Messages with texts as contents and tool calls' arguments as values. `literal` is applied to every text, and
+    `picture` to the image parts of users and tools: None where images cannot be expressed.
 
     Raises ValueError for a role, a part or a call that is none.
     """
-    return [_message(message, literal) for message in messages]
+    return [_message(message, literal, picture) for message in messages]
 
 
 def tools_to_library(tools: Sequence[Mapping[str, Any]], literal: Literal) -> list[dict[str, Any]] | None:
@@ -64,12 +67,16 @@ def number_answers(answers: Sequence[dict[str, Any]], calls: Sequence[Mapping[st
                 answer["tool_call_id"] = call["id"]
 
 
-def _message(message: Message, literal: Literal) -> dict[str, Any]:
+def _message(message: Message, literal: Literal, picture: Picture | None) -> dict[str, Any]:
     role = message.get("role")
     if role not in ROLES:
         raise ValueError(f"there is no role {role!r}, expected one of {', '.join(ROLES)}")
     calls = message.get("tool_calls") or ()
-    made: dict[str, Any] = {"role": role, "content": literal(_text(message.get("content"), bool(calls)))}
+    content = message.get("content")
+    if picture is not None and role in _SEE and _has_image(content):
+        made: dict[str, Any] = {"role": role, "content": _parts(content, literal, picture)}
+    else:
+        made = {"role": role, "content": literal(_text(content, bool(calls)))}
     if calls and role != "assistant":
         raise ValueError(f"a message of {role} has tool calls")
     if reasoning := message.get("reasoning_content"):
@@ -77,6 +84,25 @@ def _message(message: Message, literal: Literal) -> dict[str, Any]:
     if calls:
         made["tool_calls"] = [_call(call, literal) for call in calls]
     made |= {key: message[key] for key in ("name", "tool_call_id") if message.get(key)}
+    return made
+
+
+def _has_image(content: Any) -> bool:
+    return isinstance(content, list | tuple) and any(
+        isinstance(part, Mapping) and part.get("type") == "image_url" for part in content
+    )
+
+
+def _parts(content: Sequence[Any], literal: Literal, picture: Picture) -> list[dict[str, Any]]:
+    """Images as `picture` gives them, each run of texts between them as one."""
+    made: list[dict[str, Any]] = []
+    for part in content:
+        if isinstance(part, Mapping) and part.get("type") == "image_url":
+            made.append(picture(part))
+        elif made and made[-1].get("type") == "text":
+            made[-1]["text"] += literal(_text([part], False))
+        else:
+            made.append({"type": "text", "text": literal(_text([part], False))})
     return made
 
 

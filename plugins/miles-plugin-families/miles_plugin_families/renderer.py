@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from miles_core import Message, Parsed, ToolDefinition
+from miles_core import ImageFile, Message, Parsed, Rendered, ToolDefinition, has_images
 from miles_plugin_families.between import Between
+from miles_plugin_families.images import FamilyImages, image_parts
 from miles_plugin_families.messages import (
     is_native,
     number_answers,
@@ -37,7 +38,8 @@ Json = dict[str, Any]
 
 class FamilyRenderer:
     """One family's format over one tokenizer. `template_ids` gives the ids that the checkpoint's own template writes,
-    of messages as the library takes them; None where there is no template."""
+    of messages as the library takes them; None where there is no template. `images` where the family takes some; else
+    `no_images` says why not."""
 
     def __init__(
         self,
@@ -48,6 +50,8 @@ class FamilyRenderer:
         names_tools: bool = False,
         native_ids: bool = False,
         template_ids: Callable[..., list[int]] | None = None,
+        images: FamilyImages | None = None,
+        no_images: str = "its format has none",
     ) -> None:
         self._library = library
         self._tokenizer = tokenizer
@@ -55,6 +59,8 @@ class FamilyRenderer:
         self._names_tools = names_tools
         self._native_ids = native_ids
         self._template_ids = template_ids
+        self._images = images
+        self._no_images = no_images
 
     @property
     def stop_tokens(self) -> tuple[int, ...]:
@@ -69,7 +75,7 @@ class FamilyRenderer:
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
     ) -> TokenArray:
         """As Renderer.render. Raises ValueError when the family's template refuses the conversation."""
-        given = to_library(messages, self._tokenizer.literal)
+        given = self._given(messages)
         if self._native_ids:
             number_calls(given)
         if self._names_tools:
@@ -81,7 +87,7 @@ class FamilyRenderer:
     ) -> TokenArray:
         """As Renderer.bridge; a turn that was cut is closed first. A message of the assistant among `messages` was not
         sampled there: it is written as `render` does. Raises ValueError where `history: template` forbids to go on."""
-        given = to_library(messages, self._tokenizer.literal)
+        given = self._given(messages)
         answers = list(takewhile(lambda message: message["role"] == "tool", given))
         if self._native_ids and not all(is_native(answer) for answer in answers):
             number_answers(answers, self._calls_of(tokens))
@@ -91,6 +97,18 @@ class FamilyRenderer:
             _name_tools(given, names, [call["function"]["name"] for call in calls])
         last = int(tokens[-1]) if len(tokens) else None
         return _array(self._going_on(given, last, self._tools(tools), generation=True))
+
+    def render_images(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
+    ) -> Rendered:
+        """As ImageRenderer.render_images."""
+        return self._seeing().rendered(self.render(messages, tools=tools, generation=generation), messages)
+
+    def bridge_images(
+        self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Rendered:
+        """As ImageRenderer.bridge_images."""
+        return self._seeing().rendered(self.bridge(tokens, messages, tools=tools), messages)
 
     def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         """As Renderer.parse, read as the answer to a user."""
@@ -113,8 +131,29 @@ class FamilyRenderer:
         """As TemplateReference.template_tokens."""
         if self._template_ids is None:
             return None
-        given = to_library(messages, str)
-        return _array(self._template_ids(given, tools_to_library(tools, str), generation))
+        seen = has_images(messages)
+        given = to_library(messages, str, (lambda _: {"type": "image"}) if seen else None)
+        ids = self._template_ids(given, tools_to_library(tools, str), generation)
+        return _array(self._expanded(ids, messages) if seen else ids)
+
+    def _given(self, messages: Sequence[Message]) -> list[Json]:
+        if not has_images(messages):
+            return to_library(messages, self._tokenizer.literal)
+        return to_library(messages, self._tokenizer.literal, self._seeing().stand_in)
+
+    def _seeing(self) -> FamilyImages:
+        if self._images is None:
+            raise ValueError(f"there is an image in it, and {self._no_images}")
+        return self._images
+
+    def _expanded(self, ids: list[int], messages: Sequence[Message]) -> list[int]:
+        """The ids of a template, which writes one placeholder for an image, with as many as its processor says."""
+        images = self._seeing()
+        counts = [images.count(images.input(ImageFile.of_part(part))) for part in image_parts(messages)]
+        if ids.count(images.placeholder) != len(counts):
+            raise ValueError("the template has another number of placeholders than the messages have images")
+        left = iter(counts)
+        return [each for id in ids for each in ([id] * next(left) if id == images.placeholder else [id])]
 
     def _tools(self, tools: Sequence[ToolDefinition]) -> list[Json] | None:
         if tools and not self._between.writes_tools:
