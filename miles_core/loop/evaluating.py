@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from miles_core.contracts.observing import Evaluation
-from miles_core.errors import RunError
+from miles_core.errors import RunError, WorkerDied
 from miles_core.loop.due import Due, Progress
 from miles_core.loop.evaluation_fleet import EvaluationFleet, evaluation_name
 from miles_core.loop.exports import Exports
@@ -68,14 +68,15 @@ class Evaluations:
     async def settle(self) -> None:
         """New weights come: nobody measures the old ones on the rollout's engines when this returns."""
         there = {task: due for task, due in self._tasks.items() if due.on_rollout}
-        for task, due in there.items():
-            if due.yields:
-                due.given_up = f"version {self._progress.version + 1} was due before it ended (on_update: skip)"
-                task.cancel()
-        if there:
-            with self._recorder.timed("evaluate"):
+        if not there:
+            return
+        skipping = [task for task, due in there.items() if due.yields]
+        self._give_up(skipping, f"version {self._progress.version + 1} was due before it ended (on_update: skip)")
+        with self._recorder.timed("evaluate"):
+            if await self._ring.unless_starved(asyncio.wait(there)) is None:
+                self._give_up(there, "the engines died, and get no more of its weights")
                 await asyncio.wait(there)
-            self._reap()
+        self._reap()
 
     async def finish(self) -> None:
         """Wait for all that is under way. Each has its time limit."""
@@ -187,8 +188,16 @@ class Evaluations:
                 raise
             found = due.missing(due.given_up)
         except Exception as error:
+            if due.on_rollout and isinstance(error, WorkerDied) and self._ring.loss():
+                raise  # training meets it as well: the run goes back, and measures again
             found = due.missing(reason_of(error))
         self._file(due, found, late=late)
+
+    def _give_up(self, tasks: Iterable[asyncio.Task[None]], why: str) -> None:
+        for task in tasks:
+            if not task.done():
+                self._tasks[task].given_up = why
+                task.cancel()
 
     def _file(self, due: Due, found: Evaluation, *, late: bool = False) -> None:
         self._progress.pending = [each for each in self._progress.pending if each != due.pending]
