@@ -81,7 +81,7 @@ class HeldOutOptions(EvaluatorOptions):
     def card(self) -> Mapping[str, str]:
         figures = ["mean score", *(f"pass@{k}" for k in self.pass_at)]
         of = f"{len(self.datasets)} datasets" if self.datasets else f"{self.tasks} held-out tasks"
-        return {"measures": f"{', '.join(figures)} of {of}, {self.attempts} attempts each"}
+        return {"measures": f"{', '.join(figures)} of {of}, {_counted(self.attempts, 'attempt')} each"}
 
 
 class SharedEvaluatorOptions(HeldOutOptions):
@@ -101,6 +101,9 @@ class SharedEvaluatorOptions(HeldOutOptions):
 class FleetEvaluatorOptions(HeldOutOptions):
     """Options of the `fleet` evaluator."""
 
+    name: str = Field(
+        default="fleet", pattern=r"^[^/\s][^/]*$", description="the evaluation's name in metrics and reports"
+    )
     replicas: PositiveInt = Field(default=1, description="engines that only evaluate")
     queue: NonNegativeInt = Field(
         default=1, description="evaluations that may wait for an earlier one, with exported weights; others are skipped"
@@ -227,6 +230,10 @@ class HeldOutEvaluator:
                 )
             values.append(value)
         return values
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count > 1 else ''}"
 
 
 def _tasks_of(dataset: DatasetOptions, context: BuildContext) -> tuple[Task, ...]:

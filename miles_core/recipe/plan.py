@@ -23,6 +23,7 @@ from miles_core.recipe.arithmetic import arithmetic
 from miles_core.recipe.choose import Chooser, Chosen
 from miles_core.recipe.document import Document, read_document
 from miles_core.recipe.enabling import enable, lock_enabled, meant, source_of_plugins, written_plugins
+from miles_core.recipe.evaluations import check_evaluations, evaluation_card
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.phases import PhaseChoice, Spoiled, choose_phases, choose_run
 from miles_core.recipe.research import code_folders, written_folders
@@ -101,6 +102,7 @@ def _checked(
         rules.check_engine(phase, facts, faults)
         rules.check_judged(phase, facts, faults)
         rules.check_arithmetic(phase, run, facts, faults)
+        check_evaluations(phase, faults)
         rules.check_options(phase, run, facts, faults)
         phases.append((phase, facts))
     return tuple(phases)
@@ -148,7 +150,7 @@ def _plan(
         faults=recipe.faults,
         recipe=data,
         sources=sources_of(data, document, everything, source_of_plugins(decision)),
-        card=(*_algorithm_card(everything), *_driver_card(runtime)),
+        card=(*_algorithm_card(everything), *evaluation_card(choices), *_driver_card(runtime)),
         arithmetic=arithmetic(phases, run),
         capabilities=_capabilities(everything),
         warnings=_warnings(choices, run, registry),

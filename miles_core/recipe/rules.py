@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from miles_core.contracts.capabilities import NEEDS, NEEDS_AGENT, NEEDS_GPU, NO_ENGINE
+from miles_core.contracts.capabilities import EXPORTED_WEIGHTS, NEEDS, NEEDS_AGENT, NEEDS_GPU, NO_ENGINE
 from miles_core.contracts.component import KINDS
 from miles_core.contracts.model import ModelCard
 from miles_core.contracts.planning import RecipeFacts
@@ -73,7 +73,7 @@ def check_presence(data: Mapping[str, Any], phase: PhaseChoice, faults: Faults) 
             faults.add(_parts(phase, name), what, f"write `trainer:`, or remove `{name}:`", say_path=False)
     if "correction" in phase.given and "loss" not in phase.given:
         faults.add(_parts(phase, "correction"), f"{label} corrects a loss that it does not have", _LOSS_MEND)
-    if phase.many.get("evaluate") and not generates:
+    if not generates and any(EXPORTED_WEIGHTS not in each.capabilities for each in phase.many.get("evaluate", ())):
         what = f"{label} evaluates but has no engine to generate with"
         faults.add(_parts(phase, "evaluate"), what, "write `engine:`, or remove `evaluate:`", say_path=False)
 
