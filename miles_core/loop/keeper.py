@@ -11,76 +11,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from collections.abc import Sequence as Several
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.lifecycle import Clock, EventSink, RealClock
 from miles_core.contracts.observing import Handle
-from miles_core.contracts.transport import UpdateManifest
-from miles_core.errors import MilesError, PublicationError, WorkerDied
+from miles_core.errors import PublicationError, WorkerDied
+from miles_core.loop.care import Care as Care
+from miles_core.loop.care import Member, death_of, end
+from miles_core.loop.care import Weights as Weights
+from miles_core.loop.health import LOOK_SECONDS as LOOK_SECONDS
+from miles_core.loop.health import Watch
 from miles_core.rollout.fleet import Endurance, Fleet, NamedEngine
 from miles_core.runtime.bounded import BoundedHandle
 from miles_core.runtime.clients import RemoteEngine
-from miles_core.runtime.life import Life, State, delay
+from miles_core.runtime.life import IllegalTransition, Life, State, delay
 from miles_core.weights.publication import publish
-
-LOOK_SECONDS = 0.25
-"""How often it is looked whether the engines' processes are alive."""
-
-STEADY_SECONDS = 600.0
-"""After so long of serving, an engine's earlier deaths no longer count."""
-
-CHECKS = 4
-"""Health checks within `health_seconds`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Care:
-    """How an engine is cared for: docs/faults.md says what each bounds. Seconds."""
-
-    restarts: int = 3
-    restart_delay: float = 1.0
-    health_seconds: float = 60.0
-    wait_seconds: float = 600.0
-    request_deaths: int = 3
-
-
-class Weights(Protocol):
-    """Where the engines of a fleet get their weights."""
-
-    @property
-    def lost(self) -> WorkerDied | None:
-        """Why there are none any more: their process died."""
-        ...
-
-    async def manifest(self, version: int) -> UpdateManifest: ...
-    async def transfer(self, version: int, engines: tuple[RemoteEngine, ...]) -> None: ...
-
-
-@dataclass(slots=True)
-class _Member:
-    """One engine through all its lives."""
-
-    name: str
-    life: Life = field(default_factory=Life)
-    engine: RemoteEngine | None = None
-    task: asyncio.Task[None] | None = None
-    checking: asyncio.Task[None] | None = None
-    serving_since: float = 0.0
-    checked: float = 0.0
-    given_up: bool = False
-
-    @property
-    def rising(self) -> bool:
-        """Whether it is being started again."""
-        return self.task is not None and not self.task.done()
-
-    @property
-    def coming(self) -> bool:
-        return not self.given_up and (self.rising or self.engine is not None)
 
 
 class Keeper:
@@ -96,7 +44,7 @@ class Keeper:
         care: Care | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._members = [_Member(name) for name in names]
+        self._members = [Member(name) for name in names]
         self._start = start
         self._events = events
         self._care = care or Care()
@@ -132,7 +80,7 @@ class Keeper:
 
     def coming(self) -> str:
         """`rollout.fleet.Owner`: those that may join yet, and what they do."""
-        return ", ".join(f"{m.name} ({m.life})" for m in self._members if m.coming)
+        return ", ".join(f"{m.name} ({m.doing})" for m in self._members if m.coming)
 
     def died(self, engine: NamedEngine, error: WorkerDied) -> None:
         """`rollout.fleet.Owner`: an engine died under a request."""
@@ -146,7 +94,7 @@ class Keeper:
         handles = await asyncio.gather(*(self._start(member.name) for member in self._members))
         for member, handle in zip(self._members, handles, strict=True):
             member.engine = self._engine(handle)
-        self._watching = asyncio.create_task(self._watch(), name="engines' keeper")
+        self._watching = self._task(self._watch().run(), "engines' keeper")
 
     async def publish(self, weights: Weights, version: int, pause: PauseMode = PauseMode.RETRACT) -> None:
         """Every engine that lives runs `version` when this returns, and takes requests. Engines that die meanwhile are
@@ -200,7 +148,7 @@ class Keeper:
         unbounded = ("generate",)
         return RemoteEngine(BoundedHandle(handle, self._care.wait_seconds, "faults.wait_seconds", unbounded))
 
-    async def _publish_to(self, taking: list[_Member], weights: Weights, version: int, pause: PauseMode) -> bool:
+    async def _publish_to(self, taking: list[Member], weights: Weights, version: int, pause: PauseMode) -> bool:
         """One try. False when engines died of it: they are left out of the next one."""
         engines = tuple(member.engine for member in taking if member.engine is not None)
         for member in taking:
@@ -222,13 +170,13 @@ class Keeper:
                 self._serve(member, engine)
         return True
 
-    def _serve(self, member: _Member, engine: RemoteEngine) -> None:
+    def _serve(self, member: Member, engine: RemoteEngine) -> None:
         """It reported the current version."""
         member.life = member.life.loaded(self._version)
         member.serving_since = member.checked = self._clock.now()
         self.fleet.join(engine)
 
-    def _bury(self, member: _Member, error: WorkerDied, *, told: bool = False) -> None:
+    def _bury(self, member: Member, error: WorkerDied, *, told: bool = False) -> None:
         """The process of its engine is gone: note it, and see that it is started again. `told`: the fleet knows."""
         engine, member.engine = member.engine, None
         if engine is None or self._closing:
@@ -238,24 +186,24 @@ class Keeper:
             self.fleet.leave(engine, error)
         self._raise_again(member, engine)
 
-    def _put_down(self, member: _Member, engine: RemoteEngine, why: str) -> None:
+    def _put_down(self, member: Member, engine: RemoteEngine, why: str) -> None:
         """It lives and is of no use: it gets no more requests, and its process is ended."""
         self._events.emit("engine_unhealthy", engine=member.name, why=why)
         member.engine, member.life = None, member.life.drain(why)
         self.fleet.leave(engine, WorkerDied(f"engine {member.name!r} is not well: {why}"))
         self._raise_again(member, engine)
 
-    def _raise_again(self, member: _Member, engine: RemoteEngine) -> None:
+    def _raise_again(self, member: Member, engine: RemoteEngine) -> None:
         """Unless that is what is going on: whoever does it sees that the engine is gone."""
         if not member.rising:
-            member.task = asyncio.create_task(self._raise(member, engine), name=f"restart of {member.name}")
+            member.task = self._task(self._raise(member, engine), f"restart of {member.name}")
 
-    async def _raise(self, member: _Member, engine: RemoteEngine | None) -> None:
+    async def _raise(self, member: Member, engine: RemoteEngine | None) -> None:
         """Start it again and again, until it serves or its restarts are spent."""
         care = self._care
         while True:
             if engine is not None:
-                await _end(engine, member.life.why)
+                await end(engine, member.life.why)
             if member.life.state is State.DRAINING:
                 member.life = member.life.die(member.life.why)
             if not member.life.may_restart(care.restarts):
@@ -273,15 +221,19 @@ class Keeper:
                     engine = self._engine(await self._start(member.name))
                 member.engine, member.life = engine, member.life.ready(self._version)
                 await self._bring(member, engine)
+            except IllegalTransition:
+                raise
             except Exception as error:  # whatever it is: the engine did not come up
                 if self._fell(member, error):
                     continue
+                if engine is not None:
+                    await end(engine, "there are no weights for it")
                 return
             seconds = self._clock.now() - began
             self._events.emit("engine_ready", engine=member.name, version=self._version, seconds=seconds)
             return
 
-    async def _bring(self, member: _Member, engine: RemoteEngine) -> None:
+    async def _bring(self, member: Member, engine: RemoteEngine) -> None:
         """Load the current version, or take part in the publication of the next. Raises what keeps it from that."""
         async with self._loading:
             if not self._held:
@@ -294,7 +246,7 @@ class Keeper:
             if member.life.state is State.LOADING:
                 await self._load(member, engine)
 
-    async def _load(self, member: _Member, engine: RemoteEngine) -> None:
+    async def _load(self, member: Member, engine: RemoteEngine) -> None:
         weights, version = self._weights, self._version
         if weights is None:
             raise AssertionError("an engine is started again only after a publication")
@@ -302,7 +254,7 @@ class Keeper:
         await publish(await weights.manifest(version), (engine,), lambda: weights.transfer(version, (engine,)))
         self._serve(member, engine)
 
-    def _fell(self, member: _Member, error: Exception) -> bool:
+    def _fell(self, member: Member, error: Exception) -> bool:
         """It did not come up. Whether it may be tried again: not when the weights themselves are gone."""
         member.engine = None
         if member.life.state is not State.DEAD:
@@ -315,59 +267,21 @@ class Keeper:
             self.fleet.end(lost)
         return lost is None
 
-    def _give_up(self, member: _Member) -> None:
+    def _give_up(self, member: Member) -> None:
         member.given_up = True
         self._events.emit("engine_given_up", engine=member.name, why=member.life.why, left=len(self.fleet.serving))
         self.fleet.look_again()
 
-    async def _watch(self) -> None:
-        """Look after those that serve: one that is being started or loaded is looked after by whoever does it."""
-        care = self._care
-        while True:
-            await self._clock.sleep(LOOK_SECONDS)
-            for member in self._members:
-                engine, now = member.engine, self._clock.now()
-                if engine is None or member.life.state is not State.SERVING:
-                    continue
-                if not engine.handle.alive:
-                    self._bury(member, await death_of(engine))
-                elif member.life.restarts and now - member.serving_since > STEADY_SECONDS:
-                    member.life = member.life.steady()
-                elif now - member.checked > care.health_seconds / CHECKS and not _running(member.checking):
-                    member.checked = now
-                    member.checking = asyncio.create_task(self._check(member, engine), name=f"health of {member.name}")
+    def _watch(self) -> Watch:
+        seconds = self._care.health_seconds
+        return Watch(self._members, self._clock, seconds, self._bury, self._put_down, self._task)
 
-    async def _check(self, member: _Member, engine: RemoteEngine) -> None:
-        try:
-            async with asyncio.timeout(self._care.health_seconds):
-                health = await engine.health()
-            why = "" if health.ok else f"it says: {health.detail}"
-        except TimeoutError:
-            why = f"it did not answer `health` for {self._care.health_seconds:g} s"
-        except Exception as error:  # dead, which the next look sees, or broken
-            why = f"`health` failed: {error}"
-        if why and member.engine is engine and engine.handle.alive and member.life.state is State.SERVING:
-            self._put_down(member, engine, why)
+    def _task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task whose failure is heard by whoever asks for tokens: it is a fault of this module."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._heard)
+        return task
 
-
-def _running(task: asyncio.Task[None] | None) -> bool:
-    return task is not None and not task.done()
-
-
-async def death_of(engine: RemoteEngine) -> WorkerDied:
-    """How the process of an engine that does not live ended."""
-    try:
-        await engine.version()
-    except WorkerDied as error:
-        return error
-    except MilesError as error:
-        return WorkerDied(str(error))
-    return WorkerDied(f"engine {engine.name!r} is gone")
-
-
-async def _end(engine: RemoteEngine, why: str) -> None:
-    handle = engine.handle
-    if isinstance(handle, BoundedHandle):
-        await handle.end(why)
-    else:
-        await handle.close()
+    def _heard(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            self.fleet.end(error)

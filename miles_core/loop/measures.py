@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from miles_core.errors import WorkerDied
 from miles_core.runtime.clients import RemoteEngine
 from miles_core.types.trajectory import Group, Status
 
@@ -46,10 +48,7 @@ class Prompts:
     def since(self, before: Prompts) -> dict[str, float]:
         """The fraction that was cached between two counts, of all engines and, where there are several, of each;
         nothing where no prompt was given."""
-        grown = {
-            name: (given - before.of.get(name, (0, 0))[0], cached - before.of.get(name, (0, 0))[1])
-            for name, (given, cached) in self.of.items()
-        }
+        grown = {name: _grown(counts, before.of.get(name, (0, 0))) for name, counts in self.of.items()}
         each = {f"engine/{name}/prefix_cached": counts for name, counts in grown.items() if len(grown) > 1}
         whole = (sum(given for given, _ in grown.values()), sum(cached for _, cached in grown.values()))
         counted = {"engine/prefix_cached": whole, **each}
@@ -57,8 +56,18 @@ class Prompts:
 
 
 async def count_prompts(engines: Several[RemoteEngine]) -> Prompts:
-    stats = {engine.name: await engine.stats() for engine in engines}
-    return Prompts({name: (s.prompt_tokens, s.cached_tokens) for name, s in stats.items()})
+    """Of the engines that answer: one may die meanwhile."""
+    counts: dict[str, tuple[int, int]] = {}
+    for engine in engines:
+        with contextlib.suppress(WorkerDied):
+            stats = await engine.stats()
+            counts[engine.name] = (stats.prompt_tokens, stats.cached_tokens)
+    return Prompts(counts)
+
+
+def _grown(now: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:
+    """An engine that was started again has counted from 0."""
+    return now if now[0] < before[0] or now[1] < before[1] else (now[0] - before[0], now[1] - before[1])
 
 
 def _spread(group: Group) -> float:

@@ -28,7 +28,26 @@ class TrainerWeights:
         return UpdateManifest(version, Form.TENSORS, (await self._trainer.facts()).tensors)
 
     async def transfer(self, version: int, engines: tuple[RemoteEngine, ...]) -> None:
-        await self._transport.transfer(version, self._trainer, engines)
+        targets = tuple(_Target(engine) for engine in engines)
+        try:
+            await self._transport.transfer(version, self._trainer, targets)
+        finally:
+            await asyncio.gather(*(load for target in targets for load in target.loading), return_exceptions=True)
+
+
+class _Target:
+    """An engine as a transport sees it. What it loads is known, so that nothing goes on after a transfer that failed:
+    the engines that live get the same version once more."""
+
+    def __init__(self, engine: RemoteEngine) -> None:
+        self.name = engine.name
+        self.loading: list[asyncio.Task[None]] = []
+        self._engine = engine
+
+    async def load(self, delivery: Delivery) -> None:
+        task = asyncio.create_task(self._engine.load(delivery), name=f"load of {self.name}")
+        self.loading.append(task)
+        await task
 
 
 class DiskWeights:

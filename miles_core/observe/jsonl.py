@@ -71,8 +71,14 @@ class JsonLines:
             raise write_error(self.path, error) from error
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Every record of the file, without the header. A torn last line is dropped with a warning.
+def beginning(path: Path) -> int:
+    """The position behind the header: what `truncate` takes to forget every record."""
+    return path.read_bytes().find(b"\n") + 1
+
+
+def read(path: Path, start: int = 0) -> list[dict[str, Any]]:
+    """Every record of the file from the position `start` on, without the header. A torn last line is dropped with a
+    warning.
 
     Raises RequestError when the file is missing, of another format or version, or damaged before its last line.
     """
@@ -86,7 +92,8 @@ def read(path: Path) -> list[dict[str, Any]]:
     if not lines:
         return []
     _check_header(path, lines[0])
-    return [_parse(path, number, line) for number, line in enumerate(lines[1:], start=2)]
+    passed = content.count(b"\n", 0, start) or 1
+    return [_parse(path, number, line) for number, line in enumerate(lines[passed:], start=passed + 1)]
 
 
 def _format(path: Path) -> str:
