@@ -32,7 +32,7 @@ types: $(INSTALLED)
 
 # Each worker computes on one thread: two that both take every core wait for each other at each tensor.
 pytest: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 bench: install
 	$(BIN)/python benchmarks/startup.py

@@ -23,7 +23,7 @@ from miles_plugin_ray.placement import Place, Places, resources_of
 from miles_plugin_ray.workplace import Instructions, Workplace
 
 ONE_MACHINE = "one-machine"
-QUIET = {"PYDANTIC_DISABLE_PLUGINS": "1"}
+DEFAULTS = {"PYDANTIC_DISABLE_PLUGINS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 THREADS = "OMP_NUM_THREADS"
 
 
@@ -144,9 +144,9 @@ class RayRuntime:
     def _environment(self) -> Mapping[str, str]:
         """Variables that an actor has beside those of its machine. Ray gives each as many threads as it reserves CPUs;
         on one machine it gets what a child process would have, so that it computes the same bits."""
-        known = {name: os.environ[name] for name in (*QUIET, THREADS) if name in os.environ}
+        known = {name: os.environ[name] for name in (*DEFAULTS, THREADS) if name in os.environ}
         own = {THREADS: str(_processors())} if self._connection is not None and self._connection.own else {}
-        return {**QUIET, **own, **known, **self._options.environment}
+        return {**DEFAULTS, **own, **known, **self._options.environment}
 
     def _log_of(self, name: str) -> Path:
         if self._logs is not None:
