@@ -37,9 +37,10 @@ def show_run(name: str, runs_dir: Path, *, as_json: bool) -> int:
     if status.get("error"):
         say(f"error    {status['error']}")
     for evaluation, facts in status.get("evaluations", {}).items():
-        from miles_core.cli.work import evaluation_line
+        from miles_core.cli.work import evaluation_line, missing_lines
 
-        say(evaluation_line(evaluation, facts))
+        for line in (evaluation_line(evaluation, facts), *missing_lines(facts)):
+            say(line)
     for metric, value in status.get("last_metrics", {}).items():
         say(f"  {metric:32} {value:.6g}")
     say(f"folder   {run.path}")

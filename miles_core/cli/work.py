@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,17 +57,29 @@ def resume_run(run: str, *, runs_dir: Path, view: View, as_json: bool, strict_pl
 
 
 def evaluation_line(name: str, facts: Mapping[str, Any]) -> str:
-    """One evaluation, before and after, with the paired 95 % interval of the difference."""
+    """One evaluation, before and after, with the 95 % interval of the difference, paired by task where it is known."""
     if "before" not in facts:
         return f"evaluation {name}: skipped {facts.get('skipped')} times: {facts.get('why')}"
+    tasks = f"{facts['n']} tasks" if facts["n"] else "tasks not counted"
     if facts["first_version"] == facts["last_version"]:
-        return f"evaluation {name}: {facts['before']:.3f} ({facts['n']} tasks)"
-    interval = "" if facts["low"] is None else f" [{facts['low']:+.3f}, {facts['high']:+.3f}]"
+        return f"evaluation {name}: {facts['before']:.3f} ({tasks})"
+    known = facts["low"] is not None
+    interval = f" [{facts['low']:+.3f}, {facts['high']:+.3f}]" if known else ""
+    how = f"paired, 95 %, {tasks}" if known or facts["n"] == 1 else f"{tasks}, its noise is not known"
     skipped = f"; {facts['skipped']} skipped" if facts.get("skipped") else ""
     return (
         f"evaluation {name}: before {facts['before']:.3f}, after {facts['after']:.3f}, "
-        f"difference {facts['difference']:+.3f}{interval} (paired, 95 %, {facts['n']} tasks{skipped})"
+        f"difference {facts['difference']:+.3f}{interval} ({how}{skipped})"
     )
+
+
+def missing_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Each point that an evaluation lacks, with its reason; equal reasons in a row together."""
+    lines: list[str] = []
+    for why, points in itertools.groupby(facts.get("missing", ()), key=lambda point: point["why"]):
+        versions = [str(point["version"]) for point in points]
+        lines.append(f"  no score of version{'s' if len(versions) > 1 else ''} {', '.join(versions)}: {why}")
+    return lines
 
 
 def _say_summary(summary: Mapping[str, Any], as_json: bool) -> int:
@@ -77,6 +90,8 @@ def _say_summary(summary: Mapping[str, Any], as_json: bool) -> int:
         return 0
     for name, facts in summary["evaluations"].items():
         say(evaluation_line(name, facts))
+        for line in missing_lines(facts) if "before" in facts else ():
+            say(line)
     say(f"run     {summary['folder']}")
     say(f"report  {summary['report']}")
     if summary["state"] != "done":

@@ -8,35 +8,61 @@ from typing import Any
 
 from miles_core.contracts.observing import Evaluation
 from miles_core.host.registry import Registry
+from miles_core.loop.filing import estimate_of
 from miles_core.observe.statistics import paired_difference
 
 
 def comparisons(evaluations: Several[Evaluation]) -> dict[str, dict[str, Any]]:
-    """For every evaluation name: first and last scores and their paired difference with its 95 % interval (JSON data).
+    """For every evaluation name: first and last scores and their difference with its 95 % interval, paired where both
+    have scores of the same tasks; and each missing point with its reason (JSON data)."""
+    return {name: _comparison([e for e in evaluations if e.name == name]) for name in _names(evaluations)}
 
-    Evaluations that were skipped are left out; `skipped` counts them.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(e.name for e in evaluations):
-        mine = [e for e in evaluations if e.name == name]
-        scored = [e for e in mine if e.scores]
-        if not scored:
-            found[name] = {"skipped": len(mine), "why": mine[-1].skipped}
-            continue
-        first, last = scored[0], scored[-1]
-        compared = paired_difference(first.scores, last.scores)
-        found[name] = {
-            "before": compared.before_mean,
-            "after": compared.after_mean,
-            "difference": compared.mean,
-            "low": compared.low,
-            "high": compared.high,
-            "n": compared.n,
-            "first_version": first.version,
-            "last_version": last.version,
-            "skipped": len(mine) - len(scored),
-        }
-    return found
+
+def _names(evaluations: Several[Evaluation]) -> list[str]:
+    return list(dict.fromkeys(each.name for each in evaluations))
+
+
+def _comparison(mine: list[Evaluation]) -> dict[str, Any]:
+    missing = [{"step": e.step, "version": e.version, "why": e.skipped} for e in mine if e.skipped]
+    scored = sorted((e for e in mine if not e.skipped), key=lambda each: (each.version, each.step))
+    if not scored:
+        return {"skipped": len(mine), "why": mine[-1].skipped, "missing": missing}
+    first, last = scored[0], scored[-1]
+    return {
+        **(_paired(first, last) if first.scores.keys() & last.scores.keys() else _apart(first, last)),
+        "first_version": first.version,
+        "last_version": last.version,
+        "skipped": len(missing),
+        "missing": missing,
+    }
+
+
+def _paired(first: Evaluation, last: Evaluation) -> dict[str, Any]:
+    compared = paired_difference(first.scores, last.scores)
+    return {
+        "before": compared.before_mean,
+        "after": compared.after_mean,
+        "difference": compared.mean,
+        "low": compared.low,
+        "high": compared.high,
+        "n": compared.n,
+    }
+
+
+def _apart(first: Evaluation, last: Evaluation) -> dict[str, Any]:
+    """Scores without common tasks, such as totals: nobody knows the noise of their difference."""
+    before, after = estimate_of(first), estimate_of(last)
+    if before is None or after is None:
+        raise AssertionError("both have scores")
+    difference = after.mean - before.mean
+    return {
+        "before": before.mean,
+        "after": after.mean,
+        "difference": difference,
+        "low": None,
+        "high": None,
+        "n": after.n,
+    }
 
 
 def listener_uses(registry: Registry) -> list[dict[str, Any]]:

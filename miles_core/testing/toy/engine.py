@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
@@ -134,7 +136,7 @@ class ToyEngine:
         if self._update is None:
             raise RunError(f"engine {self._name!r} has no update open")
         if delivery.form is Form.DISK:
-            self._staged = np.zeros(VOCABULARY, np.float32)
+            self._staged = _read(Path(delivery.address["path"]))
             return
         if self._transport is None:
             raise RunError(f"engine {self._name!r} was built without a transport")
@@ -203,6 +205,13 @@ class ToyEngine:
         else:
             token = min(int(np.searchsorted(np.exp(logprobs).cumsum(), uniform)), VOCABULARY - 1)
         return token, float(logprobs[token])
+
+
+def _read(folder: Path) -> FloatArray:
+    """What the toy trainer exported there; the model's own folder has no file, and zeros for weights."""
+    file = folder / "toy.json"
+    logits = json.loads(file.read_text())["logits"] if file.exists() else [0.0] * VOCABULARY
+    return np.array(logits, np.float32)
 
 
 def _float32(tensor: WireTensor) -> FloatArray:
