@@ -165,6 +165,13 @@ def miles_schedules() -> Iterable[Component]:
             "Engines never wait for the trainer; how old a group may be is bounded",
             example={"groups_per_step": 4, "group_size": 8},
         ),
+        Component(
+            "adaptive",
+            "miles_core.rollout.adaptive_schedule:AdaptiveSchedule",
+            "miles_core.rollout.adaptive_schedule:AdaptiveOptions",
+            "async, whose settings follow what the run measures, within bounds",
+            example={"groups_per_step": 4, "group_size": 8},
+        ),
     ]
 
 

@@ -425,6 +425,10 @@ class Adapts(Protocol):
         """Groups that the buffer may hold; None leaves it as it is."""
         ...
 
+    def begin(self, room: int | None) -> None:
+        """Called once, before anything else: the groups that the buffer holds by its own options; None: unknown."""
+        ...
+
     def settings(self) -> Mapping[str, float]:
         """What may move, by name, for the metrics of each step."""
         ...

@@ -26,6 +26,7 @@ from miles_core.contracts.transport import Form
 from miles_core.errors import Problem, RequestError
 from miles_core.loop import preflight
 from miles_core.loop.account import Returns
+from miles_core.loop.adapting import Adapting
 from miles_core.loop.evaluation_fleet import evaluation_fleets, evaluation_keepers
 from miles_core.loop.keeper import Care, Keeper
 from miles_core.loop.layers import Layers
@@ -231,6 +232,7 @@ class _Draft:
             ordered=self.schedule.pace.ordered,
             discarding=Returns(self.data, self.rollout),
         )
+        self.adapting = Adapting(self.schedule, self.rollout, self.buffer, plan.facts.buffer_groups)
         self.scorer = Scorer(
             [
                 WeighedReward(reward.name, reward.weight, builder.here(reward.ref), reward.ref.owner)
@@ -310,6 +312,7 @@ def _join(
                 occupancy=occupancy if draft.samples else None,
                 own_engines={name: _attempts(evaluator, evaluating, its) for name, its in (own_engines or {}).items()},
                 staleness=draft.staleness,
+                adapting=draft.adapting,
             )
         )
         first = end

@@ -145,6 +145,7 @@ class Checkpoints:
                 "rollout": dict(p.rollout.state()),
                 "buffer": dict(p.buffer.state()),
                 "account": dict(p.account.state()),
+                **({"schedule": adapted} if p.adapting and (adapted := p.adapting.state()) else {}),
             }
             for p in ring.phases
         ]
@@ -174,6 +175,8 @@ def restore(ring: Ring, saved: Saved) -> None:
             phase.rollout.restore(state["rollout"])
             phase.buffer.restore(state["buffer"], [group for group, _ in _groups(saved.folder, _waiting(place))])
             phase.account.restore(state["account"])
+            if phase.adapting is not None:
+                phase.adapting.restore(state.get("schedule", {}), phase.occupancy)
     except (KeyError, TypeError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"
         raise RequestError(f"the checkpoint's state cannot be restored: {what}", where=str(saved.folder)) from error

@@ -48,7 +48,7 @@ async def _go_through(
                 break
             await evaluations.begin(phase, last=progress.step == phase.end)
             ring.recorder.measure(ring.sessions.metrics() if ring.sessions else {})
-            ring.recorder.finish_step()
+            phase.adapt(progress.step, ring.recorder, ring.recorder.finish_step())
             await checkpoints.save_if_due(ring, progress)
     finally:
         await phase.rollout.close()
@@ -82,6 +82,7 @@ async def _step(ring: Ring, phase: Phase, progress: Progress, evaluations: Evalu
         await evaluations.settle()
         await _publish(ring, phase, progress)
     recorder.measure(report.metrics, phase.occupancy.metrics() if phase.occupancy else {})
+    recorder.measure(phase.adapting.settings() if phase.adapting else {})
     prompts_now = await count_prompts(ring.engines)
     recorder.measure(prompts_now.since(prompts), ring.keeper.metrics() if ring.keeper else {})
     return True

@@ -123,8 +123,8 @@ class Recorder:
         finally:
             self._times[part] = self._times.get(part, 0.0) + self.clock.now() - start
 
-    def finish_step(self) -> None:
-        """The step is over: write its metrics and tell everyone."""
+    def finish_step(self) -> dict[str, float]:
+        """The step is over: write its metrics and tell everyone. Returns those that are numbers."""
         now = self.clock.now()
         times = {f"time/{part}": spent for part, spent in self._times.items()}
         working = sum(self._times.get(part, 0.0) for part in ("rollout", "train", "publish"))
@@ -141,6 +141,7 @@ class Recorder:
         self.folder.write_status(
             state="running", steps_done=metrics["step"] + 1, steps=self._steps, last_metrics=numbers
         )
+        return numbers
 
     def keep(self, groups: Several[Group], dispositions: Mapping[str, Disposition], discards: Several[Discard]) -> None:
         """Save the step's trajectories with what became of them."""

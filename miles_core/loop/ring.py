@@ -27,6 +27,7 @@ from miles_core.contracts.trainer import StepReport
 from miles_core.contracts.transport import Transport
 from miles_core.errors import WorkerDied
 from miles_core.loop.account import Account
+from miles_core.loop.adapting import Adapting
 from miles_core.loop.evaluation_fleet import EvaluationFleet
 from miles_core.loop.keeper import LOOK_SECONDS, Keeper, Weights
 from miles_core.loop.occupancy import Occupancy
@@ -72,6 +73,7 @@ class Phase:
     own_engines: Mapping[str, Callable[[Attempt], Coroutine[Any, Any, Trajectory]]] = field(default_factory=dict)
     """By evaluation: attempts on the engines that only it uses."""
     staleness: Staleness | None = None
+    adapting: Adapting | None = None
     account: Account = field(default_factory=Account)
     clock: Clock = field(default_factory=RealClock)
 
@@ -101,6 +103,13 @@ class Phase:
         ahead = (self.end if reach is None else min(reach, self.end)) - step - taken
         if more := self.account.more(ahead, self.schedule.groups_per_step):
             self.rollout.grant(more)
+
+    def adapt(self, step: int, recorder: Recorder, metrics: Mapping[str, float]) -> None:
+        """After so many batches, with the metrics of the last: let the schedule move what it may, on record."""
+        if self.adapting is None:
+            return
+        for said in self.adapting.after(step, metrics, self.occupancy):
+            recorder.emit("schedule_adapted", step=step, what=said, **self.adapting.settings())
 
     def foresee(self, step: int, version: int) -> None:
         """Batch `step` was taken at `version`: let what is in flight and too old for the next one be cancelled."""

@@ -16,9 +16,9 @@ from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.options import ScheduleOptions
 from miles_core.contracts.pace import Pace, Refill
 from miles_core.contracts.planning import RecipeFacts
-from miles_core.rollout.limits import small_buffer, too_strict
+from miles_core.rollout.limits import small_buffer, too_many_in_flight, too_strict
 
-_WHAT_HAPPENS = {
+WHAT_HAPPENS = {
     PauseMode.RETRACT: "keep their tokens and recompute the cache under the new weights",
     PauseMode.IN_PLACE: "keep their tokens and the cache of the old weights",
     PauseMode.ABORT: "end, and their groups are discarded as aborted",
@@ -54,7 +54,7 @@ class AsyncOptions(ScheduleOptions):
     def card(self) -> Mapping[str, str]:
         return {
             "in flight": f"{self.slots} trajectories at most; a slot is free again with each {self.refill}",
-            "requests in flight when weights are published": _WHAT_HAPPENS[self.pause],
+            "requests in flight when weights are published": WHAT_HAPPENS[self.pause],
         }
 
     def check(self, facts: RecipeFacts) -> Iterable[str]:
@@ -62,11 +62,7 @@ class AsyncOptions(ScheduleOptions):
         why = "engines go on while weights change, so that a group in flight becomes 1 version old"
         yield from too_strict(self.max_staleness, 1, why)
         yield from self._check_slots()
-        if self.pause is PauseMode.ABORT and "agent" in facts.chosen:
-            yield (
-                "pause is abort, which would break the token history of the agent's sessions; "
-                "choose retract or in-place"
-            )
+        yield from abort_with_agent(self.pause, facts)
         if self.order == "submission" and "no-engine" in facts.capabilities.get("rollout", ()):
             yield "order is submission, but this rollout repeats saved groups, whose numbers have gaps; choose arrival"
 
@@ -82,16 +78,14 @@ class AsyncOptions(ScheduleOptions):
                 f"in_flight says {self.in_flight} trajectories and over_sampling says {self.over_sampling:g} x {batch} "
                 f"= {int(self.over_sampling * self.groups_per_step) * self.group_size}; keep one of them"
             )
-        if self.max_staleness is None:
-            return
-        batches = self.max_staleness * self.update_every + 1
-        if self.slots > batches * batch:
-            interval = "step" if self.update_every == 1 else f"{self.update_every} steps"
+        if self.refill == "group" and self.slots > self.group_size and self.slots % self.group_size:
+            idle = self.slots % self.group_size
             yield (
-                f"{self.slots} trajectories in flight are {self.slots / batch:.3g} batches of {batch}, but with "
-                f"max_staleness {self.max_staleness} and weights that are new every {interval} no more than {batches} "
-                f"can be under way; choose in_flight {batches * batch} or less, or a higher max_staleness"
+                f"{self.slots} slots are {self.slots // self.group_size} groups of {self.group_size} and {idle} slots "
+                f"that refill by group can never fill; choose in_flight {self.slots - idle} or "
+                f"{self.slots - idle + self.group_size}"
             )
+        yield from too_many_in_flight(self.slots, batch, self.max_staleness, self.update_every, "in_flight")
 
 
 class AsyncSchedule:
@@ -118,3 +112,9 @@ class AsyncSchedule:
 
     def publishes(self, step: int) -> bool:
         return step % self._update_every == 0
+
+
+def abort_with_agent(pause: PauseMode, facts: RecipeFacts) -> Iterable[str]:
+    """An agent's conversation cannot go on after a request that was cut off."""
+    if pause is PauseMode.ABORT and "agent" in facts.chosen:
+        yield "pause is abort, which would break the token history of the agent's sessions; choose retract or in-place"

@@ -20,3 +20,25 @@ def too_strict(max_staleness: int | None, implied: int, why: str) -> Iterator[st
     """Groups that go the usual way would be too old when they arrive."""
     if max_staleness is not None and max_staleness < implied:
         yield f"max_staleness is {max_staleness}, but {why}; choose {implied} or more"
+
+
+def too_many_in_flight(
+    slots: int, batch: int, max_staleness: int | None, update_every: int, name: str
+) -> Iterator[str]:
+    """More trajectories at once than can be young enough when their turn comes."""
+    if max_staleness is None:
+        return
+    batches = max_staleness * update_every + 1
+    if slots > batches * batch:
+        interval = "step" if update_every == 1 else f"{update_every} steps"
+        yield (
+            f"{slots} trajectories in flight are {slots / batch:.3g} batches of {batch}, but with max_staleness "
+            f"{max_staleness} and weights that are new every {interval} no more than {batches} can be under way; "
+            f"choose {name} {batches * batch} or less, or a higher max_staleness"
+        )
+
+
+def outside(what: str, value: int | None, name: str, bounds: tuple[int, int]) -> Iterator[str]:
+    """A start that is not within its bounds."""
+    if value is not None and not bounds[0] <= value <= bounds[1]:
+        yield f"{what} is {value}, outside of the bounds of {name}, {bounds[0]} to {bounds[1]}"

@@ -112,8 +112,8 @@ class ResampleOptions(StalenessOptions):
 
     by: Literal["mean", "oldest"] = Field(
         default="mean",
-        description="the age of a trajectory: that of its tokens on average, or of the oldest. Attempts of a group begin "
-        "together, so by the oldest they are mostly too old together; on average, short ones are before long ones",
+        description="the age of a trajectory: that of its tokens on average, or of the oldest. Attempts of a group "
+        "begin together, so by the oldest they are mostly too old together; on average, short ones are first",
     )
     times: PositiveInt = Field(
         default=2, description="how often trajectories of the same draw are made again at most; then it is stale whole"

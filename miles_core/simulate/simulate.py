@@ -86,6 +86,7 @@ async def _simulate(plan: Plan, phase: PhasePlan, question: Question, progress: 
         tokens = sum(len(sequence) for g in groups for t in g.trajectories for sequence in t.sequences)
         await clock.sleep(service.training(tokens))
 
+    adapted: list[dict[str, Any]] = []
     idleness = await parts.go_round(
         steps,
         train=train,
@@ -96,11 +97,13 @@ async def _simulate(plan: Plan, phase: PhasePlan, question: Question, progress: 
         warm=(int(STEADY[0] * steps), max(1, int(STEADY[1] * steps))),
         counters=counters,
         seed=question.seed,
+        adapted=lambda step, said: adapted.append({"step": step, "what": said}),
     )
     tally.note(Took(steps, 0, [], parts.buffer.discarded(), {}))
     tally.close(parts.buffer.waiting())
     asked = {"phase": phase.name, "schedule": phase.schedule.name.rpartition(":")[2], "drawn_from": lengths.name}
-    return {**asked, **_report(question, parts, tally, idleness), "seconds": clock.now()}
+    found = _report(question, parts, tally, idleness)
+    return {**asked, **found, **({"adapted": adapted} if adapted else {}), "seconds": clock.now()}
 
 
 def _parts(plan: Plan, phase: PhasePlan, schedule: Schedule, attempts: Attempts) -> Parts:
@@ -114,6 +117,7 @@ def _parts(plan: Plan, phase: PhasePlan, schedule: Schedule, attempts: Attempts)
         staleness=_build(plan, phase.staleness) if phase.staleness else None,
         generate=attempts,
         sampling=phase.sampling,
+        room=phase.facts.buffer_groups,
     )
 
 

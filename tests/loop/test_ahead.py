@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 
 import pytest
@@ -256,3 +257,31 @@ def test_groups_of_an_earlier_run_are_trained_under_any_schedule(bench):
         )
         assert [r["rollout/groups"] for r in done.metrics] == [3] * 5
         assert proven(done).phases[0].groups == {"trained": 15}
+
+
+def test_an_adaptive_run_says_what_it_changed_and_resumes_with_it(bench):
+    recipe = bench.recipe(
+        schedule=schedule("adaptive", max_staleness=3, in_flight=[4, 36], start=4, period=1, room=[3, 9]),
+        engine={"use": "toy", "seconds_per_token": 0.004},
+        runtime=HERE,
+        filters=None,
+        evaluate=None,
+        checkpoint={"every": 4, "keep": 5},
+        steps=8,
+    )
+    done = run(recipe, runs_dir=bench.runs, view="none")
+    adapted = [event for event in jsonl.read(done.folder.events) if event["event"] == "schedule_adapted"]
+    assert adapted and all("→" in each["what"] and "%" in each["what"] for each in adapted)
+    settings = {each["step"]: each["schedule/in_flight"] for each in adapted}
+    after = {record["step"] + 1: record["schedule/in_flight"] for record in done.metrics}
+    assert after[1] == 4 and all(after.get(step + 1, moved) == moved for step, moved in settings.items())
+    proven(done)
+    saved = sorted(done.folder.checkpoints.iterdir())[0]
+    state = json.loads((saved / "state.json").read_text())["phases"][0]["schedule"]
+    assert state["dials"]["in_flight"] == after[5]
+    for newer in sorted(done.folder.checkpoints.iterdir())[1:]:
+        shutil.rmtree(newer)
+    done.folder.write_status(state="failed")
+    resumed = resume(done.folder.path, view="none")
+    assert resumed.metrics[4]["schedule/in_flight"] == after[5]
+    proven(resumed)
