@@ -19,7 +19,8 @@ class TorchEngineOptions(Options):
         default="float32", description="dtype of weights and computing; on a CPU only float32 is quick"
     )
     threads: PositiveInt | None = Field(
-        default=None, description="threads that compute; default: OMP_NUM_THREADS, or the processors this process may use"
+        default=None,
+        description="threads that compute; default: OMP_NUM_THREADS, or the processors this process may use",
     )
     max_running: PositiveInt = Field(default=64, description="requests that are decoded at the same time")
     kv_tokens: PositiveInt = Field(
@@ -45,9 +46,10 @@ class TorchEngineOptions(Options):
 
     def thread_count(self) -> int:
         """`threads`, or what OMP_NUM_THREADS says, or how many processors this process may use."""
-        told = self.threads or os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-        if told:
-            return int(told)
+        if self.threads is not None:
+            return self.threads
+        if (told := os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]).isdigit():
+            return max(1, int(told))
         try:
             return len(os.sched_getaffinity(0))
         except AttributeError:  # not on every platform
