@@ -19,6 +19,7 @@ from miles_core.observe.trajectories import read_groups
 from miles_core.types.trajectory import Disposition
 
 SLOW = {"use": "toy", "seconds_per_token": 0.02}
+LONG = {"every": 1, "tasks": 5, "max_new_tokens": 40, "temperature": 1.0, "concurrent": 1}
 AHEAD = {"use": "async", "groups_per_step": 3, "group_size": 4}
 
 
@@ -58,7 +59,7 @@ def test_beside_an_asynchronous_rollout_every_attempt_is_of_the_version_that_is_
 
 
 def test_an_update_may_end_an_evaluation_with_a_reason(bench):
-    evaluate = [{"use": "shared", "every": 1, "tasks": 4, "max_new_tokens": 40, "concurrent": 1, "on_update": "skip"}]
+    evaluate = [{"use": "shared", **LONG, "on_update": "skip"}]
     done = go(bench, schedule=AHEAD, engine=SLOW, evaluate=evaluate, steps=3)
     points = evaluated(done)
     assert sum("was due before it ended (on_update: skip)" in p["skipped"] for p in points) >= 2
@@ -79,7 +80,7 @@ def test_a_fleet_of_its_own_measures_while_training_goes_on(bench):
 
 
 def test_a_busy_fleet_skips_with_a_reason_and_the_last_evaluation_happens(bench):
-    evaluate = [{"use": "fleet", "every": 1, "tasks": 5, "max_new_tokens": 40, "concurrent": 1, "queue": 0}]
+    evaluate = [{"use": "fleet", **LONG, "queue": 0}]
     done = go(bench, evaluate=evaluate, engine={"use": "toy", "seconds_per_token": 0.004})
     points = evaluated(done, "fleet")
     assert any(p["skipped"] == "another evaluation is under way (queue: 0)" for p in points)
@@ -279,7 +280,7 @@ def test_several_datasets_have_names_attempts_and_intervals_of_their_own(bench):
 def test_what_was_under_way_at_a_crash_is_made_again_or_missing_with_a_reason(bench):
     from miles_core.loop.api import resume
 
-    evaluate = [{"use": "fleet", "every": 1, "tasks": 5, "max_new_tokens": 40, "concurrent": 1, "queue": 3}]
+    evaluate = [{"use": "fleet", **LONG, "queue": 9}]
     path = bench.recipe(
         evaluate=evaluate, engine={"use": "toy", "seconds_per_token": 0.003}, filters=None, steps=6,
         checkpoint={"every": 3}, rewards=[{"use": "toy_rewards:share_of_a"}],
@@ -291,7 +292,7 @@ def test_what_was_under_way_at_a_crash_is_made_again_or_missing_with_a_reason(be
     points = evaluated(resumed, "fleet")
     steps = [p["step"] for p in points]
     assert sorted(steps) == list(range(7)), steps  # none absent, none twice
-    assert all(p["score"] is not None or "weights are gone" in p["skipped"] for p in points)
+    assert all(p["score"] is not None or "weights are gone" in p["skipped"] for p in points), points
     assert points[-1]["score"] is not None
 
 
