@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from miles_core.cli.output import say, say_json, table
+from miles_core.observe.faults import in_words
 from miles_core.observe.runs import find_run, list_runs
 
 
@@ -36,6 +37,8 @@ def show_run(name: str, runs_dir: Path, *, as_json: bool) -> int:
     say(f"state    {status['state']}, {_steps(status)} steps, started {status.get('started')}")
     if status.get("error"):
         say(f"error    {status['error']}")
+    if faults := in_words(status.get("faults", {})):
+        say(f"faults   {faults}")
     for evaluation, facts in status.get("evaluations", {}).items():
         from miles_core.cli.work import evaluation_line, missing_lines
 

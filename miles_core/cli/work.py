@@ -10,6 +10,7 @@ from typing import Any
 from miles_core.cli.output import remark, say, say_json
 from miles_core.loop import api
 from miles_core.loop.summary import failing_listeners
+from miles_core.observe.faults import in_words
 from miles_core.observe.live import View
 from miles_core.observe.runs import find_run
 from miles_core.recipe.catalog import find_recipe
@@ -92,6 +93,8 @@ def _say_summary(summary: Mapping[str, Any], as_json: bool) -> int:
         say(evaluation_line(name, facts))
         for line in missing_lines(facts) if "before" in facts else ():
             say(line)
+    if faults := in_words(summary.get("faults", {})):
+        say(f"faults  {faults}")
     say(f"run     {summary['folder']}")
     say(f"report  {summary['report']}")
     if summary["state"] != "done":

@@ -33,6 +33,7 @@ from miles_core.loop.summary import comparisons, failing_listeners, listener_use
 from miles_core.loop.supervise import supervise, tell_restarts
 from miles_core.loop.trackers import start_trackers
 from miles_core.observe import jsonl
+from miles_core.observe.faults import count_faults
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.live import LiveView, Watches
 from miles_core.observe.report import write_report
@@ -46,7 +47,8 @@ View = Literal["live", "plain", "none"]
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run that ended. `summary` is JSON data: name, state, steps, folder, report, evaluations (before, after, and
-    the paired difference with its 95 % interval), plugins (calls, failures and seconds of the event hooks of each)."""
+    the paired difference with its 95 % interval), plugins (calls, failures and seconds of the event hooks of each),
+    faults (engines lost and started again, restores; empty without any)."""
 
     folder: RunFolder
     summary: Mapping[str, Any] = field(default_factory=dict)
@@ -244,7 +246,8 @@ def _go(
     evaluations = comparisons(recorder.evaluations)
     recorder.close_trackers("done")
     told_of = [*listener_uses(registry), *recorder.tracker_uses()]
-    folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, evaluations=evaluations, plugins=told_of)
+    facts = {"evaluations": evaluations, "plugins": told_of, "faults": count_faults(jsonl.read(folder.events))}
+    folder.write_status(state="done", steps_done=plan.steps, steps=plan.steps, **facts)
     live.close()
     recorder.close()
     summary = {
@@ -253,8 +256,7 @@ def _go(
         "steps": plan.steps,
         "folder": str(folder.path),
         "report": str(write_report(folder, decode=_decoder(plan))),
-        "evaluations": evaluations,
-        "plugins": told_of,
+        **facts,
     }
     return Run(folder, summary)
 
@@ -274,7 +276,8 @@ def _end_early(
         told_of = [*listener_uses(registry), *recorder.tracker_uses()]
         for line in failing_listeners(told_of):
             error.add_note(line)
-        folder.write_status(state=state, error=text, plugins=told_of)
+        faults = count_faults(jsonl.read(folder.events))
+        folder.write_status(state=state, error=text, plugins=told_of, faults=faults)
         recorder.close()
         write_report(folder, decode=None)
     except MilesError as second:  # the disk may be what failed; the first error is the one to show

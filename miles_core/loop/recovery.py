@@ -7,7 +7,6 @@ does it: what was put on record since the checkpoint is forgotten and made again
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
@@ -23,8 +22,6 @@ from miles_core.observe.folder import RunFolder
 from miles_core.recipe.resolved import Plan
 from miles_core.runtime.clients import RemoteTrainer
 from miles_core.runtime.life import delay
-
-log = logging.getLogger(__name__)
 
 
 async def run_ring(plan: Plan, folder: RunFolder, recorder: Recorder, saved: Saved | None) -> None:
@@ -63,7 +60,8 @@ class Restores:
             self._in_a_row, self._last = 0, step
         if self._in_a_row >= limit:
             if limit:
-                error.add_note(f"the run went back to step {step} {limit} times for such a loss (faults.restores)")
+                times = f"{limit} time{'s' if limit > 1 else ''}"
+                error.add_note(f"the run went back to step {step} {times} for such a loss (faults.restores)")
             raise error
         wait = delay(self._in_a_row, self._plan.faults.restart_delay)
         self._in_a_row += 1
@@ -72,7 +70,6 @@ class Restores:
         self._recorder.emit(
             "run_restored", lost=self.lost, why=str(error), died_at=died_at, step=step, restore=self._in_a_row, of=limit
         )
-        log.warning("%s died in step %d; the run goes on from step %d", self.lost, died_at, step)
         self._recorder.count("trainer/restores" if self.lost == "the trainer" else "engine/restores")
         self._folder.write_status(state="running", steps_done=step, steps=self._plan.steps)
         await self._recorder.clock.sleep(wait)

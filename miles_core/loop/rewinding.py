@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from miles_core.errors import RequestError
 from miles_core.loop.due import read_pending
 from miles_core.loop.filing import ended_since, read_evaluations
-from miles_core.observe import jsonl
+from miles_core.observe import faults, jsonl
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.trajectories import discard_from
 
@@ -15,19 +15,8 @@ if TYPE_CHECKING:
     from miles_core.loop.checkpoint import Saved
     from miles_core.loop.record import Recorder
 
-FAULTS = (
-    "engine_lost",
-    "engine_unhealthy",
-    "engine_restarting",
-    "engine_ready",
-    "engine_given_up",
-    "request_aborted",
-    "run_restored",
-    "driver_restarted",
-)
+KEPT = ("run_started", "driver_restarted", *faults.KEPT)
 """Events that stay on record: they happened, whatever is made again."""
-
-KEPT = ("run_started", *FAULTS)
 
 NOTHING = -1
 """As a step to keep trajectories up to: none of them."""

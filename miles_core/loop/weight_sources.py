@@ -8,6 +8,7 @@ from pathlib import Path
 from miles_core.contracts.transport import Delivery, Form, Transport, UpdateManifest
 from miles_core.errors import WorkerDied
 from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
+from miles_core.weights.publication import all_ended
 
 
 class TrainerWeights:
@@ -62,4 +63,4 @@ class DiskWeights:
         return UpdateManifest(version, Form.DISK)
 
     async def transfer(self, version: int, engines: tuple[RemoteEngine, ...]) -> None:
-        await asyncio.gather(*(engine.load(self._delivery) for engine in engines))
+        await all_ended(engine.load(self._delivery) for engine in engines)

@@ -39,12 +39,15 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "steps_done": lambda value: isinstance(value, int),
     "last_metrics": lambda value: isinstance(value, dict) and all(isinstance(v, int | float) for v in value.values()),
     "plugins": lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value),
+    "faults": lambda value: isinstance(value, dict) and all(isinstance(v, int) for v in value.values()),
     "evaluations": lambda value: isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
 }
 """What the fields of run.json are, where they are there."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CLAIM_PATIENCE = 0.5  # seconds: whoever looks whether a run is alive holds its lock for an instant
+
+_DRIVER_PATIENCE = 15.0  # seconds: a driver in a worker ends itself when its command is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,36 +139,37 @@ class RunFolder:
     def _claim(self) -> Path:
         return self.path / ".claim"
 
+    @property
+    def _driving(self) -> Path:
+        return self.path / ".driver"
+
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the folder for this process. Raises RequestError naming the holder's process id when it is held.
+        """Hold the folder for this process. Raises RequestError naming the holder's process id when it is held, or when
+        a driver in a worker, whose command is gone, takes long to end.
 
         The operating system lets go of the lock when the process ends, however it ends.
         """
-        try:
-            descriptor = os.open(self._claim, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise RequestError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
-        try:
-            self._lock_or_refuse(descriptor)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        with _locked(self._claim, _CLAIM_PATIENCE):
+            if self._driving.exists():
+                with _locked(self._driving, _DRIVER_PATIENCE):
+                    pass
             yield
-        finally:
-            os.close(descriptor)
+
+    @contextmanager
+    def driven(self) -> Iterator[None]:
+        """Be the driver that writes in the folder, on behalf of the process that holds it. Raises RequestError when
+        another one still does."""
+        with _locked(self._driving, _DRIVER_PATIENCE):
+            yield
 
     def holder(self) -> int | None:
         """The process id that holds the folder; None when nobody does."""
-        try:
-            descriptor = os.open(self._claim, os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            if _try_lock(descriptor, fcntl.LOCK_SH):
-                return None
-            return _written_pid(descriptor)
-        finally:
-            os.close(descriptor)
+        return _holder(self._claim)
+
+    def driver(self) -> int | None:
+        """The process id, on its machine, of the driver that works in a worker of the runtime; None without one."""
+        return _holder(self._driving)
 
     def write_status(self, **facts: Any) -> None:
         """Merge `facts` into run.json, atomically. `state` is one of STATES. docs/formats.md lists the facts.
@@ -205,16 +209,44 @@ class RunFolder:
             status["state"] = "dead"
         return status
 
-    def _lock_or_refuse(self, descriptor: int) -> None:
-        patience = time.monotonic() + _CLAIM_PATIENCE
-        while not _try_lock(descriptor, fcntl.LOCK_EX):
-            if time.monotonic() > patience:
-                raise RequestError(
-                    f"another process works in this run's folder (process id {_written_pid(descriptor)})",
-                    where=str(self.path),
-                    mend="wait for it, or end it, or start a new run",
-                )
-            time.sleep(0.05)
+
+@contextmanager
+def _locked(file: Path, patience: float) -> Iterator[None]:
+    """Hold the lock of `file`, and have this process's id in it."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RequestError(f"cannot be written: {error.strerror}", where=str(file.parent)) from error
+    try:
+        _lock_or_refuse(descriptor, file.parent, patience)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock_or_refuse(descriptor: int, folder: Path, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while not _try_lock(descriptor, fcntl.LOCK_EX):
+        if time.monotonic() > deadline:
+            raise RequestError(
+                f"another process works in this run's folder (process id {_written_pid(descriptor)})",
+                where=str(folder),
+                mend="wait for it, or end it, or start a new run",
+            )
+        time.sleep(0.05)
+
+
+def _holder(file: Path) -> int | None:
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try_lock(descriptor, fcntl.LOCK_SH) else _written_pid(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _try_lock(descriptor: int, how: int) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TextIO
 
-from miles_core.observe.bottleneck import bottleneck
+from miles_core.observe.bottleneck import bottleneck, length_bias
+from miles_core.observe.faults import WORDS
 from miles_core.observe.standing import Standing
 
 View = Literal["live", "plain", "none"]
@@ -15,6 +16,13 @@ View = Literal["live", "plain", "none"]
 
 class _Shows(Protocol):
     def show(self, name: str, facts: Mapping[str, Any], standing: Standing) -> None: ...
+    def close(self) -> None: ...
+
+
+class Watches(Protocol):
+    """Whoever is told what happens in a run: a view, or what sends it to one elsewhere."""
+
+    def on(self, name: str, facts: Mapping[str, Any]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -84,8 +92,14 @@ def _line(name: str, facts: Mapping[str, Any], standing: Standing) -> str:
         return f"run in {facts['folder']}: starting its processes"
     if name == "workers_ready":
         return f"engines and trainer ready after {facts['seconds']:.1f} s"
+    if name == "schedule_adapted":
+        return f"schedule after step {facts['step']}: {facts['what']}"
     if name == "phase_started":
         return f"phase {standing.phase}"
+    if name in WORDS:
+        return standing.trouble
+    if name in ("driver_died", "driver_restarted"):
+        return standing.trouble
     return ""
 
 
@@ -105,6 +119,5 @@ def step_facts(standing: Standing) -> list[str]:
     if "time/step" in metrics:
         split = ", ".join(f"{part} {share:.0%}" for part, share in standing.shares())
         facts.append(f"{metrics['time/step']:.1f} s" + (f" ({split})" if split else ""))
-    if sentence := bottleneck(metrics):
-        facts.append(sentence)
+    facts += filter(None, (bottleneck(metrics), length_bias([metrics])))
     return facts

@@ -13,7 +13,9 @@ from typing import Any
 from miles_core.errors import RequestError
 from miles_core.observe import jsonl
 from miles_core.observe.atomic import replacing
+from miles_core.observe.bottleneck import length_bias, over_all
 from miles_core.observe.curves import Record, charts, evaluations_of
+from miles_core.observe.faults import count_faults, in_words
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.session_figures import refused_calls
 from miles_core.observe.statistics import Comparison, paired_difference
@@ -80,6 +82,9 @@ def _cards(status: Mapping[str, Any], metrics: Sequence[Record], events: Sequenc
     cards += _trend(metrics, "correction/mismatch", "Mismatch", "mean |r − 1|, engine against trainer", "{:.2g}")
     cards += _trend(metrics, "time/tokens_per_second", "Tokens a second", "sampled and trained, last step", "{:,.0f}")
     cards += _sessions_card(metrics)
+    if faults := in_words(count_faults(events)):
+        cards.append(_card("Faults", faults, "what died and what was done about it is in events.jsonl"))
+    cards += _pace(metrics, events)
     seconds = sum(float(record.get("time/step", 0.0)) for record in metrics)
     if seconds:
         cards.append(_card("Time", _duration(seconds), f"in {len(metrics)} steps"))
@@ -93,6 +98,20 @@ def _sessions_card(metrics: Sequence[Record]) -> list[str]:
         return []
     refused = ", ".join(f"{code} {count}" for code, count in refused_calls(metrics).items())
     return [_card("Sessions", f"{opened:.0f}", f"with {turns:.0f} turns; refused or failed calls: {refused or 'none'}")]
+
+
+def _pace(metrics: Sequence[Record], events: Sequence[Record]) -> list[str]:
+    """Who waited for whom, what dropping old groups did to lengths, and what an adaptive schedule changed."""
+    cards = [_card("Pace", sentence, "over all steps but the first")] if (sentence := over_all(metrics)) else []
+    if bias := length_bias(metrics):
+        note = "the policies per-token and resample, or a higher max_staleness, throw less away"
+        cards.append(_card("Lengths", bias, note, wide=True))
+    changes = [event for event in events if event.get("event") == "schedule_adapted"]
+    if changes:
+        last = changes[-1]
+        note = f"the last of {len(changes)} changes, after step {last['step']}; all are in events.jsonl"
+        cards.append(_card("Schedule", str(last["what"]), note, wide=True))
+    return cards
 
 
 def _comparison_card(name: str, found: Comparison) -> str:

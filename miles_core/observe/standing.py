@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+from miles_core.observe.faults import WORDS, sentence
 
 TIMES = ("start", "rollout", "train", "publish", "evaluate", "checkpoint")
 """The parts of a step whose seconds are shown beside each other, as `time/<part>` of the metrics."""
@@ -42,6 +45,7 @@ class Standing:
     rewards: list[float] = field(default_factory=list)
     evaluations: dict[str, tuple[Scored, Scored]] = field(default_factory=dict)
     saved: int | None = None
+    trouble: str = ""
 
     def take(self, name: str, facts: Mapping[str, Any]) -> None:
         """`name` and `facts` are those of an event hook, or of `phase_started` (name) and `progress` (what, done,
@@ -67,6 +71,7 @@ def _progress(standing: Standing, facts: Mapping[str, Any]) -> None:
 
 def _step_finished(standing: Standing, facts: Mapping[str, Any]) -> None:
     standing.metrics = facts["metrics"]
+    standing.trouble = ""
     standing.done = int(facts["step"]) + 1
     standing.activity = None
     if (reward := standing.metrics.get("reward/mean")) is not None:
@@ -96,16 +101,37 @@ def _checkpoint_saved(standing: Standing, facts: Mapping[str, Any]) -> None:
     standing.saved = int(facts["step"])
 
 
+def _driver_died(standing: Standing, facts: Mapping[str, Any]) -> None:
+    again = f"it is started again in {facts['seconds']:g} s ({facts['number']} of {facts['of']})"
+    standing.trouble = f"{str(facts['error']).partition(chr(10))[0]}; {again}"
+    standing.activity = None
+
+
+def _driver_restarted(standing: Standing, facts: Mapping[str, Any]) -> None:
+    standing.trouble = f"a new driver goes on from step {facts['step']} ({facts['number']} of {facts['of']})"
+    standing.done = int(facts["step"])
+
+
 def _run_started(standing: Standing, facts: Mapping[str, Any]) -> None:
     standing.done = int(facts.get("step", standing.done))
 
 
+def _fault(name: str, standing: Standing, facts: Mapping[str, Any]) -> None:
+    standing.trouble = sentence(name, facts)
+    if name == "run_restored":
+        standing.done = int(facts["step"])
+        standing.activity = None
+
+
 _HANDLERS: dict[str, Callable[[Standing, Mapping[str, Any]], None]] = {
     "run_started": _run_started,
+    "driver_died": _driver_died,
+    "driver_restarted": _driver_restarted,
     "phase_started": _phase_started,
     "progress": _progress,
     "step_finished": _step_finished,
     "weights_published": _weights_published,
     "evaluated": _evaluated,
     "checkpoint_saved": _checkpoint_saved,
+    **{name: partial(_fault, name) for name in WORDS},
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.transport import Delivery, UpdateManifest
@@ -40,11 +40,11 @@ async def publish(
     engine dies before the update begins or after it is complete. Nothing goes on when it raises, so that whoever
     knows the dead may publish again to the others.
     """
-    await _each(engine.pause(pause_mode) for engine in engines)
+    await all_ended(engine.pause(pause_mode) for engine in engines)
     try:
-        await _each(engine.begin_update(manifest) for engine in engines)
+        await all_ended(engine.begin_update(manifest) for engine in engines)
         await transfer()
-        await _each(engine.finish_update() for engine in engines)
+        await all_ended(engine.finish_update() for engine in engines)
         await _check_reports(manifest.version, engines)
     except Exception as error:
         discarded = await asyncio.gather(*(engine.discard_update() for engine in engines), return_exceptions=True)
@@ -54,10 +54,10 @@ async def publish(
             + (f"; discarding it failed too: {'; '.join(problems)}" if problems else ""),
             mend="the engines stay paused; `miles resume` continues from the last checkpoint",
         ) from error
-    await _each(engine.resume() for engine in engines)
+    await all_ended(engine.resume() for engine in engines)
 
 
-async def _each(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+async def all_ended(calls: Iterable[Awaitable[Result]]) -> list[Result]:
     """All results, once every call has ended. Raises the first failure."""
     ended = await asyncio.gather(*calls, return_exceptions=True)
     for each in ended:
@@ -67,7 +67,7 @@ async def _each(calls: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
 
 
 async def _check_reports(version: int, engines: Sequence[UpdatableEngine]) -> None:
-    reported = await _each(engine.version() for engine in engines)
+    reported = await all_ended(engine.version() for engine in engines)
     wrong = [
         f"{engine.name} reports {found}" for engine, found in zip(engines, reported, strict=True) if found != version
     ]

@@ -1,10 +1,13 @@
-"""Kill processes of short asynchronous runs at random moments, resume, and audit.
+"""Kill processes of short runs at random moments, and see that nothing is lost and nothing trained twice.
 
-    python tests/faults/kills.py --count 10 [--seed 1]
+    python tests/faults/kills.py --count 10 [--runtime local|ray|both] [--seed 1] [--record FILE]
 
-Each run is the toy ring in real processes. A driver, an engine or a trainer is killed with SIGKILL after a random time,
-again and again until the run has ended or was killed three times; then it is resumed to its end. A line for each run
-says who was killed and what the audit found. Exit code 1 when anything was lost or trained twice.
+Each run is the toy ring in real processes, killed with SIGKILL up to three times at random moments. After the death of
+an engine or of the trainer the run must come to its end by itself; after the death of the driver it is resumed (started
+again, where no checkpoint was saved yet). Then it is audited. Runs go on until `--count` kills have hit somebody. A line
+for each run says who was killed; the exit code is 1 when a run did not end well. `--record` writes the figures as JSON.
+
+The session server lives in the driver's process and dies with it.
 """
 
 from __future__ import annotations
@@ -19,16 +22,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 from miles_core.loop.audit import audit
+from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
 
 RECIPE = """
 miles: 1
 seed: {seed}
-plugins: [toy]
+plugins: [{plugins}]
 model: {{use: toy}}
 data: {{use: file, path: tasks.jsonl}}
 schedule: {{use: {use}, groups_per_step: 4, group_size: 4{options}}}
@@ -37,105 +43,242 @@ generator: {{use: single-turn, sampling: {{max_new_tokens: 8}}}}
 rewards: [{{use: match, mode: contains}}]
 advantage: {{use: toy}}
 loss: {{use: toy}}
-engine: {{use: toy, replicas: 2, seconds_per_token: 0.004}}
+engine: {{use: toy, replicas: {replicas}, seconds_per_token: 0.006}}
 trainer: {{use: toy}}
-checkpoint: {{every: 2}}
-steps: 30
+runtime: {{use: {runtime}}}
+checkpoint: {{every: 3}}
+faults: {{restart_delay: 0.05}}
+steps: 16
 """
 SCHEDULES = {
     "sync": "",
     "one-step-off": "",
     "async": ", max_staleness: 2",
+    "async ": ", max_staleness: 3, update_every: 2",
 }
+WHO = ("engine", "trainer", "driver")
 KILLS = 3
+"""In one run at most: fewer than what the recipe's `faults` let it bear."""
+
+SPREAD = 1.2
+"""Seconds within which a kill falls after the ring goes round, or after the kill before."""
+
 PATIENCE = 120.0
+
+
+@dataclass
+class Story:
+    """What was done to a run, and how it ended."""
+
+    number: int
+    runtime: str
+    schedule: str
+    replicas: int
+    killed: Counter[str] = field(default_factory=Counter)
+    resumed: int = 0
+    begun_again: int = 0
+    seconds: float = 0.0
+    happened: Counter[str] = field(default_factory=Counter)
+    groups: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        told = ", ".join(f"{who} x {times}" for who, times in self.killed.items()) or "nobody"
+        ended = "ok" if not self.faults else "FAULT"
+        what = f"{self.runtime:5} {self.schedule.strip():12} {self.replicas} engine(s)"
+        return f"{self.number:3} {what}, killed {told}: {ended} in {self.seconds:.0f} s, {self.groups}"
+
+
+class Victim:
+    """A run in a folder of its own, and the processes that it has now."""
+
+    def __init__(self, folder: Path, story: Story) -> None:
+        self.folder = folder
+        self.story = story
+        self.command = ["run", "kills.yaml"]
+
+    def go(self, choice: random.Random) -> None:
+        """From its beginning to its end, through up to KILLS kills."""
+        left = choice.randint(1, KILLS)
+        while True:
+            since = datetime.now(UTC).isoformat(timespec="milliseconds")
+            with (self.folder / "output.txt").open("a") as output:
+                process = subprocess.Popen(
+                    miles(self.command), cwd=self.folder, stdout=subprocess.DEVNULL, stderr=output
+                )
+            try:
+                left, driver_died = self._kill_some(process, since, left, choice)
+                code = process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                self.story.faults.append(f"it did not end within {PATIENCE:g} s; {self._last_words()}")
+                return
+            if not driver_died or self._state() == "done":
+                if code and not driver_died:
+                    self.story.faults.append(f"exit code {code}: {self._last_words()}")
+                return
+            self._again()
+
+    def _kill_some(
+        self, process: subprocess.Popen[bytes], since: str, left: int, choice: random.Random
+    ) -> tuple[int, bool]:
+        """How many kills are left, and whether the driver was killed."""
+        self._until_it_works(process, since)
+        while left and process.poll() is None:
+            pause(process, choice.uniform(0.0, SPREAD))
+            who = choice.choices(WHO, (4, 3, 3))[0]
+            pids = [process.pid] if who == "driver" else self._workers(who)
+            if process.poll() is not None or not pids:
+                continue  # it is between two lives: another moment, another victim
+            try:
+                os.kill(choice.choice(pids), signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            self.story.killed[who] += 1
+            left -= 1
+            if who == "driver":
+                return left, True
+        return left, False
+
+    def _again(self) -> None:
+        """After the driver's death: resume, or begin again when nothing is saved."""
+        if list(self.folder.glob("runs/*/checkpoints/step-*[0-9]")):
+            self.story.resumed += 1
+            self.command = ["resume", "kills"]
+            return
+        self.story.begun_again += 1
+        self.command = ["run", "kills.yaml"]
+        for begun in self.folder.glob("runs/*"):
+            begun.rename(self.folder / f"abandoned-{begun.name}")
+
+    def _until_it_works(self, process: subprocess.Popen[bytes], since: str) -> None:
+        """Until the ring goes round: killing a process that starts shows little."""
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and time.monotonic() < deadline:
+            for path in self.folder.glob("runs/*/events.jsonl"):
+                for line in path.read_text().splitlines():
+                    if '"workers_ready"' in line and line.endswith("}") and json.loads(line)["at"] > since:
+                        return
+            time.sleep(0.05)
+
+    def _workers(self, who: str) -> list[int]:
+        """Processes that write the log of such a worker of this run: children of the driver, or actors."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                log = (process / "fd/2").readlink()
+            except OSError:
+                continue  # it ended, or is not ours to look at
+            if log.is_relative_to(self.folder) and log.suffix == ".log" and log.name.startswith(who):
+                found.append(int(process.name))
+        return sorted(found)
+
+    def _state(self) -> str:
+        """The driver may die between its last word and its end."""
+        states = [json.loads(path.read_text())["state"] for path in self.folder.glob("runs/*/run.json")]
+        return states[0] if states else ""
+
+    def _last_words(self) -> str:
+        return (self.folder / "output.txt").read_text()[-2000:]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--count", type=int, default=10, help="runs")
+    parser.add_argument("--count", type=int, default=10, help="kills that hit somebody")
+    parser.add_argument("--runtime", choices=("local", "ray", "both"), default="local")
     parser.add_argument("--seed", type=int, default=1, help="of the random moments and victims")
+    parser.add_argument("--record", type=Path, help="a file for the figures")
     arguments = parser.parse_args()
-    faults = 0
-    for number in range(arguments.count):
-        with tempfile.TemporaryDirectory() as folder:
-            faults += not one_run(Path(folder), random.Random(f"{arguments.seed}/{number}"), number)
-    print(f"{arguments.count} runs, {faults} with faults")
-    return 1 if faults else 0
+    runtimes = ("local", "ray") if arguments.runtime == "both" else (arguments.runtime,)
+    stories: list[Story] = []
+    while sum(story.killed.total() for story in stories) < arguments.count:
+        number = len(stories)
+        choice = random.Random(f"{arguments.seed}/{number}")
+        stories.append(one_run(number, runtimes[number % len(runtimes)], choice))
+        print(stories[-1].line(), flush=True)
+        for fault in stories[-1].faults:
+            print(f"    {fault}", flush=True)
+    bad = [story for story in stories if story.faults]
+    kills = sum(story.killed.total() for story in stories)
+    print(f"{kills} kills in {len(stories)} runs, {len(bad)} with faults")
+    if arguments.record:
+        arguments.record.write_text(json.dumps(record_of(stories, arguments.seed), indent=1) + "\n")
+    return 1 if bad else 0
 
 
-def one_run(folder: Path, choice: random.Random, number: int) -> bool:
-    """Whether the run came to its end with nothing lost and nothing trained twice."""
-    use = choice.choice(["async", "async", "one-step-off", "sync"])
-    rows = (json.dumps({"id": f"t{i}", "prompt": f"p{i}", "answer": chr(97 + i % 26)}) for i in range(500))
-    (folder / "tasks.jsonl").write_text("\n".join(rows) + "\n")
-    (folder / "kills.yaml").write_text(RECIPE.format(seed=number, use=use, options=SCHEDULES[use]))
-    command = ["run", "kills.yaml"]
-    victims: Counter[str] = Counter()
-    for _ in range(KILLS):
-        victim, rc = kill_once(folder, command, choice)
-        victims[victim] += bool(victim)
-        if rc == 0 or is_done(folder):  # the driver may die between its last word and its end
-            rc = 0
-            break
-        command = ["resume", "kills"] if list(folder.glob("runs/*/checkpoints/step-*[0-9]")) else ["run", "kills.yaml"]
-        if command[0] == "run":
-            for half_made in folder.glob("runs/*"):
-                half_made.rename(folder / f"abandoned-{half_made.name}")
-    else:
-        with (folder / "output.txt").open("w") as output:
-            rc = subprocess.run(
-                miles(command), cwd=folder, stdout=subprocess.DEVNULL, stderr=output, timeout=PATIENCE
-            ).returncode
-    (run,) = folder.glob("runs/*")
-    result = audit(RunFolder(run))
-    ok = rc == 0 and result.ok and result.state == "done"
-    told = ", ".join(f"{who} x {times}" for who, times in victims.items()) or "nobody"
-    print(f"{number:3} {use:12} killed {told}: {'ok' if ok else 'FAULT'}, {dict(result.phases[0].groups)}", flush=True)
-    for finding in result.findings:
-        print(f"    {finding.where}: {finding.what}")
-    if rc:
-        print(f"    exit code {rc}, the run is {result.state}: {(folder / 'output.txt').read_text()}")
-    return ok
+def one_run(number: int, runtime: str, choice: random.Random) -> Story:
+    story = Story(number, runtime, choice.choice(list(SCHEDULES)), choice.choice([1, 2, 2]))
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        folder = Path(name).resolve()
+        rows = (json.dumps({"id": f"t{i}", "prompt": f"p{i}", "answer": chr(97 + i % 26)}) for i in range(500))
+        (folder / "tasks.jsonl").write_text("\n".join(rows) + "\n")
+        recipe = RECIPE.format(
+            seed=number,
+            plugins="toy" if runtime == "local" else "toy, ray",
+            use=story.schedule.strip(),
+            options=SCHEDULES[story.schedule],
+            replicas=story.replicas,
+            runtime=runtime if runtime == "local" else "ray, cpus_per_engine: 0.1, cpus_per_trainer: 0.1",
+        )
+        (folder / "kills.yaml").write_text(recipe)
+        began = time.monotonic()
+        Victim(folder, story).go(choice)
+        story.seconds = time.monotonic() - began
+        look_at(folder, story)
+    return story
 
 
-def kill_once(folder: Path, command: list[str], choice: random.Random) -> tuple[str, int]:
-    """Start, kill somebody at a random moment, and wait for the end; who was killed, and the exit code."""
-    since = datetime.now(UTC).isoformat(timespec="milliseconds")
-    with (folder / "output.txt").open("w") as output:
-        process = subprocess.Popen(miles(command), cwd=folder, stdout=subprocess.DEVNULL, stderr=output)
-    wait_until_it_works(folder, process, since)
-    time.sleep(choice.uniform(0.0, 1.5))
-    workers = children_of(process.pid)
-    place = choice.randrange(-1, len(workers))
-    who, pid = ("driver", process.pid) if place < 0 else ("worker", workers[place])
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        who = ""
-    return who, process.wait(PATIENCE)
+def look_at(folder: Path, story: Story) -> None:
+    """Audit what the run left."""
+    (path,) = folder.glob("runs/*")
+    run = RunFolder(path)
+    result = audit(run)
+    if result.state != "done":
+        story.faults.append(f"the run is {result.state}")
+    story.faults += [f"{finding.where}: {finding.what}" for finding in result.findings]
+    story.happened.update(event["event"] for event in jsonl.read(run.events))
+    story.groups = dict(result.phases[0].groups)
 
 
-def wait_until_it_works(folder: Path, process: subprocess.Popen[bytes], since: str) -> None:
-    """Until the ring goes round: killing a process that starts shows little."""
-    deadline = time.monotonic() + PATIENCE
-    while process.poll() is None and time.monotonic() < deadline:
-        for path in folder.glob("runs/*/events.jsonl"):
-            for line in path.read_text().splitlines():
-                if '"workers_ready"' in line and json.loads(line)["at"] > since:
-                    return
-        time.sleep(0.05)
+def record_of(stories: list[Story], seed: int) -> dict[str, object]:
+    """The figures, without anything of the machine but how long it took."""
+
+    def summed(chosen: list[Story]) -> dict[str, object]:
+        killed, happened, groups = Counter[str](), Counter[str](), Counter[str]()
+        for story in chosen:
+            killed.update(story.killed)
+            happened.update(story.happened)
+            groups.update(story.groups)
+        return {
+            "runs": len(chosen),
+            "kills": {who: killed[who] for who in WHO},
+            "engines_started_again": happened["engine_ready"],
+            "runs_restored": happened["run_restored"],
+            "runs_resumed": sum(story.resumed for story in chosen),
+            "runs_begun_again": sum(story.begun_again for story in chosen),
+            "groups": dict(groups),
+            "seconds": round(sum(story.seconds for story in chosen), 1),
+        }
+
+    return {
+        "format": 1,
+        "what": "random SIGKILLs of processes of short runs; every run must end well and its audit find nothing",
+        "versions": {name: version(name) for name in ("miles-core", "miles-plugin-ray")},
+        "seed": seed,
+        "kills": sum(story.killed.total() for story in stories),
+        "ended_well": sum(not story.faults for story in stories),
+        "faults": [f"run {story.number}: {fault}" for story in stories for fault in story.faults],
+        "all": summed(stories),
+        **{each: summed([s for s in stories if s.runtime == each]) for each in ("local", "ray")},
+        "schedules": dict(Counter(story.schedule.strip() for story in stories)),
+    }
 
 
-def is_done(folder: Path) -> bool:
-    return any(json.loads(path.read_text())["state"] == "done" for path in folder.glob("runs/*/run.json"))
-
-
-def children_of(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
+def pause(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Sleep, unless the run ends."""
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, 0.05))
 
 
 def miles(command: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from miles_core import run
+from miles_core import WorkerDied, run
 from miles_core.loop.audit import audit
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
@@ -22,8 +22,6 @@ from miles_core.observe.trajectories import read_groups
 DRIVER = (
     "import sys, miles_core; miles_core.run(sys.argv[1], runs_dir=__import__('pathlib').Path('runs'), view='plain')"
 )
-SLOW = {"use": "toy", "seconds_per_token": 0.01}
-QUICK = {"restart_delay": 0.05}
 
 
 def start(recipe: Path) -> subprocess.Popen[str]:
@@ -79,29 +77,68 @@ def identity(folder: RunFolder) -> list[tuple]:
     ]
 
 
-def ended(process: subprocess.Popen[str], bench) -> RunFolder:
-    """The run's folder, once it came to its end by itself, with nothing lost and nothing trained twice."""
+def ended(process: subprocess.Popen[str], bench) -> tuple[RunFolder, str]:
+    """The run's folder and what it said, once it came to its end by itself with nothing lost or trained twice."""
     _, told = process.communicate(timeout=90)
     assert process.returncode == 0, told
     (path,) = bench.runs.iterdir()
     result = audit(RunFolder(path))
     assert result.ok and result.state == "done", result.findings
-    return RunFolder(path)
+    return RunFolder(path), told
 
 
-@pytest.mark.parametrize("after", [0, 3])
-def test_a_killed_trainer_takes_nothing_with_it(bench, after):
-    """Before the first checkpoint (of step 2) and after it."""
-    whole = run(bench.recipe(engine=SLOW), runs_dir=bench.folder / "whole", view="none")
-    process = start(bench.recipe(engine=SLOW, faults=QUICK))
-    kill_when(process, bench, "trainer", lambda: events_of(bench, "phase_started") and steps_of(bench) >= after)
-    folder = ended(process, bench)
+def test_killed_workers_take_nothing_with_them(bench):
+    """The trainer before the first checkpoint (of step 2), the trainer after it, and the only engine."""
+    recipe = {"engine": {"use": "toy", "seconds_per_token": 0.015}, "steps": 8}
+    whole = run(bench.recipe(**recipe), runs_dir=bench.folder / "whole", view="none")
+    process = start(bench.recipe(**recipe, faults={"restart_delay": 0.05}))
+    kill_when(process, bench, "trainer", lambda: events_of(bench, "phase_started"))
+    kill_when(process, bench, "trainer", lambda: len(events_of(bench, "run_restored")) == 1 and steps_of(bench) >= 3)
+    kill_when(process, bench, "engine-0", lambda: len(events_of(bench, "run_restored")) == 2 and steps_of(bench) >= 4)
+    folder, told = ended(process, bench)
     assert deterministic(folder) == deterministic(whole.folder)
     assert identity(folder) == identity(whole.folder)
-    (restored,) = [e for e in jsonl.read(folder.events) if e["event"] == "run_restored"]
-    assert (
-        restored["lost"] == "the trainer" and "trainer" in restored["why"] and restored["step"] == (2 if after else 0)
-    )
-    assert sum(record.get("trainer/restores", 0) for record in jsonl.read(folder.metrics)) == 1
+    restored = [event for event in jsonl.read(folder.events) if event["event"] == "run_restored"]
+    assert [(event["lost"], event["step"], event["restore"]) for event in restored] == [
+        ("the trainer", 0, 1),
+        ("the trainer", 2, 1),
+    ]
+    assert all("trainer" in event["why"] for event in restored)
+    assert sum(record.get("trainer/restores", 0) for record in jsonl.read(folder.metrics)) <= 2
+    assert sum(record.get("engine/restarts", 0) for record in jsonl.read(folder.metrics)) == 1
     status = json.loads(folder.status.read_text())
     assert status["evaluations"] == whole.summary["evaluations"]
+    assert status["faults"] == {"engines_lost": 1, "engine_restarts": 1, "restores": 2}
+    assert "the trainer died" in told and "goes on from step 2" in told and "engine-0 serves version" in told
+    assert "2 restores" in folder.report.read_text()
+
+
+def test_an_interrupt_while_an_engine_is_awaited_is_clean(bench):
+    recipe = bench.recipe(engine={"use": "toy", "seconds_per_token": 0.01}, steps=500, faults={"restart_delay": 50})
+    process = start(recipe)
+    kill_when(process, bench, "engine-0", lambda: steps_of(bench) >= 1)
+    when(lambda: events_of(bench, "waiting"))
+    workers = [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode != 0 and "KeyboardInterrupt" in told
+    assert "requests wait for engine-0 (to be started again)" in told or "requests wait for engine-0 (starting)" in told
+    assert workers and not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    (path,) = bench.runs.iterdir()
+    assert json.loads((path / "run.json").read_text())["state"] == "interrupted"
+
+
+def test_when_restores_are_spent_the_run_ends_and_says_so(bench):
+    (bench.folder / "mortal.py").write_text(
+        "import os\nfrom miles_core.testing.toy.trainer import ToyTrainer, ToyTrainerOptions\n"
+        "class Mortal(ToyTrainer):\n"
+        "    Options = ToyTrainerOptions\n"
+        "    def step(self, batch):\n"
+        "        if batch.step == 1: os._exit(9)\n"
+        "        return super().step(batch)\n"
+    )
+    faults = {"restores": 1, "restart_delay": 0.01}
+    with pytest.raises(WorkerDied, match=r"trainer.*exit status 9") as caught:
+        run(bench.recipe(trainer={"use": "mortal:Mortal"}, faults=faults), runs_dir=bench.runs, view="none")
+    assert any("went back to step 0 1 time" in note for note in caught.value.__notes__)
+    assert len(events_of(bench, "run_restored")) == 1

@@ -238,4 +238,5 @@ def test_a_dead_engine_ends_the_run_with_its_name(bench):
         "        return await super().generate(request)\n"
     )
     with pytest.raises(RunError, match=r"engine-0.*exit status 9"):
-        run(bench.recipe(engine={"use": "mortal:Mortal"}), runs_dir=bench.runs, view="none")
+        none = {"engine_restarts": 0, "restores": 0}
+        run(bench.recipe(engine={"use": "mortal:Mortal"}, faults=none), runs_dir=bench.runs, view="none")
