@@ -161,7 +161,9 @@ def explain(error: BaseException) -> Problem | None:
 def _from_workers(error: BaseException | None) -> str:
     """The tracebacks that came with an error and its causes from other processes."""
     text = ""
-    while error is not None:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # a plugin may raise an error from itself
+        seen.add(id(error))
         text += getattr(error, "origin", "")
         error = error.__cause__ or error.__context__
     return text

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -25,14 +25,50 @@ LEFT_SECONDS = 15.0
 """How long tasks that go on after the run may take to end; then they are named and left."""
 
 
-def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
+class Interruption:
+    """What ends a `wait_for` of another thread, as Ctrl-C ends one of the main thread."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.heard = threading.Event()
+        """Set when the work was told to end, and when it has ended anyhow."""
+        self._lock = threading.Lock()
+        self._cancel: Callable[[], object] | None = None
+
+    def ask(self) -> None:
+        """End the work; before it has begun, as soon as it does."""
+        with self._lock:
+            self.asked = True
+            if self._cancel is not None:
+                self._cancel()
+
+    @contextmanager
+    def reaching(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> Iterator[None]:
+        """Meanwhile `ask` cancels this task."""
+        with self._lock:
+            self._cancel = lambda: loop.call_soon_threadsafe(self._end, task)
+            if self.asked:
+                self._cancel()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cancel = None
+            self.heard.set()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self.heard.set()
+        task.cancel()
+
+
+def wait_for(work: Coroutine[Any, Any, Result], interruption: Interruption | None = None) -> Result:
     """Run a coroutine to its end. SIGTERM ends it like Ctrl-C: the first one cancels it, so that it cleans up; a second
     one, or plain code that holds the event loop for `INSIST_SECONDS`, is interrupted at once. Inside a running event
-    loop (a notebook), it runs in a thread of its own."""
+    loop (a notebook), it runs in a thread of its own. `interruption` ends it from another thread."""
     if not _in_a_loop():
-        return _run(work)
+        return _run(work, interruption or Interruption())
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_run, work).result()
+        return thread.submit(_run, work, interruption or Interruption()).result()
 
 
 def _in_a_loop() -> bool:
@@ -44,15 +80,15 @@ def _in_a_loop() -> bool:
     return True
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
+def _run(work: Coroutine[Any, Any, Result], interruption: Interruption) -> Result:
     loop = asyncio.new_event_loop()
     try:
         task = loop.create_task(work)
-        with _signals(loop, task) as stop:
+        with _signals(loop, task) as stop, interruption.reaching(loop, task):
             try:
                 return loop.run_until_complete(task)
             except asyncio.CancelledError:
-                if stop.asked:
+                if stop.asked or interruption.asked:
                     raise KeyboardInterrupt from None
                 raise
             except SystemExit as error:  # nothing of ours raises it inside the loop

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from miles_core.observe.bottleneck import bottleneck
+from miles_core.observe.bottleneck import bottleneck, length_bias
 from miles_core.observe.standing import Standing
 
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -75,6 +75,8 @@ class Screen:
             rows.append(("time", _split(shares)))
         if sentence := bottleneck(metrics):
             rows.append(("pace", Text(sentence)))
+        if bias := length_bias([metrics]):
+            rows.append(("lengths", Text(bias)))
         if "correction/mismatch" in metrics:
             rows.append(("mismatch", Text(f"{metrics['correction/mismatch']:.2e} mean |r - 1|")))
         for first, last in standing.evaluations.values():
@@ -101,6 +103,8 @@ def _now(standing: Standing) -> Text:
         parts.append(f"{what} {done}/{total}")
     if standing.saved is not None:
         parts.append(f"checkpoint after step {standing.saved}")
+    if standing.trouble:
+        return Text(" · ".join([standing.trouble, *parts]), style="yellow")
     return Text(" · ".join(parts) or "starting")
 
 
