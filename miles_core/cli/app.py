@@ -124,6 +124,26 @@ def resume(
     return partial(resume_run, run, runs_dir=runs_dir, view=view, as_json=json, strict_plugins=strict_plugins)
 
 
+@app.command("eval", epilog="Example: miles eval quickstart --step 8 --set 'evaluate[0].attempts=4'")
+def evaluate(
+    run: Run,
+    runs_dir: RunsDir = RUNS,
+    step: Annotated[
+        int | None, typer.Option("--step", metavar="N", help="The checkpoint after N batches; the last when absent.")
+    ] = None,
+    set_: Set = None,
+    quiet: Quiet = False,
+    plain: Plain = False,
+    json: Json = False,
+) -> Work:
+    """Measure a checkpoint of a run with its recipe's evaluators, and print scores with their intervals."""
+    from miles_core.cli.eval_command import evaluate_run
+    from miles_core.cli.work import view_of
+
+    view = view_of(quiet, plain)
+    return partial(evaluate_run, run, runs_dir, step=step, settings=set_ or [], view=view, as_json=json)
+
+
 @app.command(epilog="Example: miles plan recipes/quickstart.yaml --json")
 def plan(
     recipe: Recipe, set_: Set = None, plugin: Select = None, no_plugins: NoPlugins = False, json: Json = False

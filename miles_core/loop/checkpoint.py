@@ -73,10 +73,21 @@ class Checkpoints:
 
     def latest(self) -> Saved | None:
         """The newest complete checkpoint. Raises RequestError when it belongs to another recipe or format."""
-        steps = sorted(path for path in self._folder.glob("step-*") if path.suffix != PARTIAL)
-        if not steps:
-            return None
-        folder = steps[-1]
+        steps = self._complete()
+        return self._read(steps[-1]) if steps else None
+
+    def at(self, step: int) -> Saved:
+        """The checkpoint after `step` batches. Raises RequestError as `latest` does, and when there is none."""
+        there = {int(path.name.removeprefix("step-")): path for path in self._complete()}
+        if step not in there:
+            have = ", ".join(map(str, there)) or "none"
+            raise RequestError(f"there is no checkpoint of step {step}; there are: {have}", where=str(self._folder))
+        return self._read(there[step])
+
+    def _complete(self) -> list[Path]:
+        return sorted(path for path in self._folder.glob("step-*") if path.suffix != PARTIAL)
+
+    def _read(self, folder: Path) -> Saved:
         try:
             state = json.loads((folder / "state.json").read_text())
         except (OSError, ValueError) as error:
@@ -155,6 +166,7 @@ class Checkpoints:
             "recipe": self._digest,
             "step": progress.step,
             "weight_version": progress.version,
+            "weights_ahead": progress.ahead,
             "phases": phases,
             "evaluations": [asdict(pending) for pending in progress.pending],
             "metrics_position": ring.recorder.metrics_log.position(),
@@ -162,8 +174,7 @@ class Checkpoints:
         }
 
     def _prune(self) -> None:
-        steps = sorted(path for path in self._folder.glob("step-*") if path.suffix != PARTIAL)
-        for old in steps[: -self._keep]:
+        for old in self._complete()[: -self._keep]:
             shutil.rmtree(old)
 
 

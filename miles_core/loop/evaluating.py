@@ -44,12 +44,12 @@ class Evaluations:
         self._lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._known = {(each.name.partition("/")[0], each.step) for each in ring.recorder.evaluations}
 
-    async def begin(self, phase: Phase, *, last: bool = False) -> None:
-        """Begin what is due now. `last`: the phase is over."""
+    async def begin(self, phase: Phase, *, last: bool = False, all_of_them: bool = False) -> None:
+        """Begin what is due now, or all. `last`: the phase is over."""
         self._reap()
         for place in range(len(phase.evaluators)):
             due = Due.of(self._ring, phase, place, self._progress, last=last)
-            if due.is_due(last) and due.key not in self._known:
+            if (all_of_them or due.is_due(last)) and due.key not in self._known:
                 await self._begin(due)
 
     async def again(self) -> None:

@@ -321,3 +321,24 @@ def _killed(bench: Any, recipe: Path, when: Callable[[list[str]], bool]) -> Path
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return found[0].parent
+
+
+def test_a_checkpoint_is_evaluated_again_with_the_same_scores(bench, capsys):
+    from miles_core.cli.entry import main
+
+    evaluate = [{"use": "shared", "tasks": 8, "attempts": 2, "temperature": 1.0, "pass_at": [2]}]
+    done = go(bench, evaluate=evaluate, steps=2)
+    arguments = ["eval", done.folder.path.name, "--runs-dir", str(bench.runs), "--quiet"]
+    assert main([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    again, before = told["evaluations"][0], evaluated(done)[-1]
+    assert (told["step"], told["version"]) == (2, 3)
+    assert [again[key] for key in ("score", "low", "high", "n")] == [
+        before[key] for key in ("score", "low", "high", "n")
+    ]
+    assert again["figures"]["pass@2"] == before["figures"]["pass@2"]
+    command = "evaluate=[{use: command, run: [python, -c, 'exit(5)']}]"
+    assert main([*arguments, "--set", command]) == 1
+    assert "no score: RunError: " in capsys.readouterr().out
+    assert main([*arguments, "--step", "1"]) == 2
+    assert len(evaluated(done)) == 2  # the run's own record stays as it was
