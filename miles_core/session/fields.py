@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from miles_core.session.faults import SessionFault, bad_request
 
 Body = Mapping[str, Any]
+COLDEST, HOTTEST = 0.001, 100
+"""Beyond these a temperature overflows in an engine's or a trainer's 32 bits, where log-probs are divided by it."""
 
 
 def integer(body: Body, key: str, least: int | None = None) -> int | None:
@@ -24,8 +25,10 @@ def temperature(body: Body) -> float | None:
     value = body.get("temperature")
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
-        raise bad_request(f"`temperature` is {value!r:.40}, expected a number from 0")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not (value == 0 or COLDEST <= value <= HOTTEST):
+        raise bad_request(
+            f"`temperature` is {value!r:.40}, expected 0 (greedy) or a number from {COLDEST} to {HOTTEST}"
+        )
     return float(value)
 
 

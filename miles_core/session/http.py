@@ -206,6 +206,11 @@ def _key(request: Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "").strip()
 
 
+def _no_json(word: str) -> Any:
+    """Python reads and writes NaN and Infinity, and no other client would read them."""
+    raise ValueError(f"{word} is no value of JSON")
+
+
 async def _body(request: Request, limit: int, empty: bool = False) -> dict[str, Any]:
     """The JSON object of the body; with `empty`, none is one too. Raises SessionFault: 413 when it is too large, 400
     when it is no JSON object."""
@@ -224,7 +229,7 @@ async def _body(request: Request, limit: int, empty: bool = False) -> dict[str, 
     if empty and not size:
         return {}
     try:
-        body = json.loads(b"".join(parts))
+        body = json.loads(b"".join(parts), parse_constant=_no_json)
     except (ValueError, RecursionError) as error:
         raise bad_request(f"the body is no JSON: {error}", code="malformed_json") from None
     if not isinstance(body, dict):

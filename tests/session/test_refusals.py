@@ -59,13 +59,32 @@ async def test_a_bad_request_is_refused_in_the_clients_own_shape(code):
 
 
 @pytest.mark.parametrize(
-    "more", [{"temperature": "hot"}, {"temperature": -1}, {"max_tokens": 0}, {"seed": True}, {"stream": 1}]
+    "more",
+    [
+        {"temperature": "hot"},
+        {"temperature": -1},
+        {"temperature": 1e-30},
+        {"temperature": 1e30},
+        {"max_tokens": 0},
+        {"seed": True},
+        {"stream": 1},
+    ],
 )
 async def test_values_of_the_wrong_type_are_named(more):
     async with served() as server:
         address = await server.open(make_attempt())
         status, body, _ = await call(address, json={"messages": [user("x")], **more})
         assert status == 400 and f"`{next(iter(more))}`" in body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"messages": [], "temperature": NaN}', b"[]", b"", b'{"content": "\xff"}', b'{"seed": ' + b"9" * 5000 + b"}"],
+)
+async def test_what_is_no_json_is_told(body):
+    async with served() as server:
+        status, told, _ = await call(await server.open(make_attempt()), data=body)
+        assert (status, told["error"]["code"]) == (400, "malformed_json")
 
 
 async def test_deeply_nested_json_and_odd_text_do_not_break_it():
