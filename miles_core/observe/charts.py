@@ -17,13 +17,14 @@ _MOST_POINTS = 200
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Points (x, y) with x rising. `spread` gives (low, high) for each point, or nothing; `bars` draws it as error bars
-    rather than as a band. `colour` is a number of the style sheet's palette."""
+    rather than as a band. `colour` is a number of the style sheet's palette; `along` says what x counts."""
 
     label: str
     points: tuple[Point, ...]
     spread: tuple[tuple[float, float], ...] = ()
     bars: bool = False
     colour: int = 1
+    along: str = "step"
 
     def thinned(self) -> tuple[Curve, int]:
         """A curve of at most a few hundred points, each the mean of that many neighbours."""
@@ -33,7 +34,7 @@ class Curve:
         cuts = range(0, len(self.points), size)
         points = tuple(_mean_pair(self.points[cut : cut + size]) for cut in cuts)
         spread = tuple(_mean_pair(self.spread[cut : cut + size]) for cut in cuts) if self.spread else ()
-        return Curve(self.label, points, spread, self.bars, self.colour), size
+        return Curve(self.label, points, spread, self.bars, self.colour, self.along), size
 
 
 def line_chart(title: str, note: str, curves: Sequence[Curve], *, unit: str = "") -> str:
@@ -130,7 +131,7 @@ def _curve_svg(curve: Curve, frame: _Frame) -> str:
     parts.append(f'<polyline class="line" points="{path}"/>')
     radius = 3 if len(curve.points) <= 60 else 1.5
     for index, (x, y) in enumerate(curve.points):
-        tip = f"{curve.label}, step {x:g}: {_short(y)}"
+        tip = f"{curve.label}, {curve.along} {x:g}: {_short(y)}"
         if curve.spread:
             low_end, high_end = curve.spread[index]
             tip += f" [{_short(low_end)}, {_short(high_end)}]"

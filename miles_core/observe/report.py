@@ -14,7 +14,8 @@ from miles_core.errors import RequestError
 from miles_core.observe import jsonl
 from miles_core.observe.atomic import replacing
 from miles_core.observe.bottleneck import length_bias, over_all
-from miles_core.observe.curves import Record, charts, evaluations_of
+from miles_core.observe.curves import Record, charts
+from miles_core.observe.evaluation_figures import evaluations_of
 from miles_core.observe.faults import count_faults, in_words
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.session_figures import refused_calls

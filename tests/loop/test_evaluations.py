@@ -324,7 +324,7 @@ def _killed(bench: Any, recipe: Path, when: Callable[[list[str]], bool]) -> Path
 
 
 def test_a_checkpoint_is_evaluated_again_with_the_same_scores(bench, capsys):
-    from miles_core.cli.entry import main
+    from miles_core.cli.guard import guarded as main
 
     evaluate = [{"use": "shared", "tasks": 8, "attempts": 2, "temperature": 1.0, "pass_at": [2]}]
     done = go(bench, evaluate=evaluate, steps=2)
