@@ -41,7 +41,7 @@ from miles_core.rollout.attempts import AttemptMaker
 from miles_core.rollout.recycled import RecyclingData
 from miles_core.rollout.scoring import Scorer, WeighedReward
 from miles_core.rollout.single_turn import SingleTurn
-from miles_core.runtime.bounded import BoundedHandle
+from miles_core.runtime.bounded import BoundedHandle, in_time
 from miles_core.runtime.clients import RemoteEngine, RemoteTrainer
 from miles_core.types.trajectory import Group, Trajectory
 
@@ -100,7 +100,7 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
         drafts = [_Draft(builder, phase) for phase in plan.phases]
         keeper = _keeper(builder, runtime, recorder) if any(draft.needs_engine for draft in drafts) else None
         keepers = evaluation_keepers(plan, partial(_keeper, builder, runtime, recorder))
-        trainer = await _start_workers(builder, runtime, [*([keeper] if keeper else []), *keepers.values()])
+        trainer = await _start_workers(builder, runtime, [*([keeper] if keeper else []), *keepers.values()], recorder)
         engines = keeper.engines if keeper is not None else ()
         all_engines = [*engines, *(engine for each in keepers.values() for engine in each.engines)]
         await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, all_engines)
@@ -172,17 +172,21 @@ def care_of(faults: FaultsSection) -> Care:
     )
 
 
-async def _start_workers(builder: _Builder, runtime: Runtime, keepers: Several[Keeper]) -> RemoteTrainer | None:
+async def _start_workers(
+    builder: _Builder, runtime: Runtime, keepers: Several[Keeper], events: EventSink
+) -> RemoteTrainer | None:
     """Trainer and engines, side by side: each takes seconds to import its libraries."""
     plan = builder.plan
     starting: list[Coroutine[Any, Any, Any]] = []
     if plan.trainer is not None:
-        starting.append(runtime.start(plan.trainer, builder.worker("trainer", plan.transport, plan.precision)))
-    starting += [keeper.start() for keeper in keepers]
+        start = runtime.start(plan.trainer, builder.worker("trainer", plan.transport, plan.precision))
+        starting.append(in_time(start, "trainer", plan.faults.wait_seconds))
+    starting += [start for keeper in keepers for start in keeper.starts()]
     started = await asyncio.gather(*starting)
     if plan.trainer is None:
         return None
-    return RemoteTrainer(BoundedHandle(started[0], plan.faults.trainer_seconds, "faults.trainer_seconds"))
+    seconds, setting = plan.faults.trainer_seconds, "faults.trainer_seconds"
+    return RemoteTrainer(BoundedHandle(started[0], seconds, setting, events=events))
 
 
 async def _check_engines(plan: Plan, pauses: set[PauseMode], engines: Several[RemoteEngine]) -> None:

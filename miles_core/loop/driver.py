@@ -96,9 +96,11 @@ async def _publish(ring: Ring, phase: Phase, progress: Progress) -> None:
     with ring.recorder.timed("publish"):
         progress.version += 1
         await ring.publish(progress.version, pace.pause)
+        progress.ahead = False
 
 
 async def _learn(ring: Ring, phase: Phase, progress: Progress, chosen: Chosen) -> StepReport:
     if ring.trainer is None or phase.plan.loss is None or not chosen.groups:
         return StepReport({})
+    progress.ahead = True
     return await ring.learn(make_batch(progress.step, chosen.groups, phase.advantage))

@@ -39,11 +39,12 @@ class Pending:
 @dataclass(slots=True)
 class Progress:
     """How far a run is: batches trained, the weight version in use, and evaluations under way. Only the driver counts
-    the version up."""
+    the version up. `ahead`: the trainer has learned since that version was published."""
 
     step: int = 0
     version: int = 1
     resumed: bool = False
+    ahead: bool = False
     pending: list[Pending] = field(default_factory=list)
 
 

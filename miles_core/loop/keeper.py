@@ -25,7 +25,7 @@ from miles_core.loop.care import Weights as Weights
 from miles_core.loop.health import LOOK_SECONDS as LOOK_SECONDS
 from miles_core.loop.health import Watch
 from miles_core.rollout.fleet import Endurance, Fleet, NamedEngine
-from miles_core.runtime.bounded import BoundedHandle
+from miles_core.runtime.bounded import BoundedHandle, in_time
 from miles_core.runtime.clients import RemoteEngine
 from miles_core.runtime.life import IllegalTransition, Life, State, delay
 from miles_core.weights.publication import publish
@@ -89,12 +89,13 @@ class Keeper:
                 self._bury(member, error, told=True)
 
     async def start(self) -> None:
-        """Start all of them, side by side: those that start in one tick may be placed together. Raises what starting
-        the first one that cannot be started raises; whoever closes the runtime ends the others."""
-        handles = await asyncio.gather(*(self._start(member.name) for member in self._members))
-        for member, handle in zip(self._members, handles, strict=True):
-            member.engine = self._engine(handle)
-        self._watching = self._task(self._watch().run(), "engines' keeper")
+        """Start all of them, side by side. Raises what starting the first one that cannot be started raises; whoever
+        closes the runtime ends the others."""
+        await asyncio.gather(*self.starts())
+
+    def starts(self) -> list[Coroutine[Any, Any, None]]:
+        """What `start` does, one for each engine: workers that start in one tick may be placed together."""
+        return [self._first(member) for member in self._members]
 
     async def publish(self, weights: Weights, version: int, pause: PauseMode = PauseMode.RETRACT) -> None:
         """Every engine that lives runs `version` when this returns, and takes requests. Engines that die meanwhile are
@@ -106,6 +107,7 @@ class Keeper:
         async with self._loading:
             self._weights, self._version = weights, version
             self._held = True
+            self._watching = self._watching or self._task(self._watch().run(), "engines' keeper")
             while taking := [m for m in self._members if m.engine is not None]:
                 if await self._publish_to(taking, weights, version, pause):
                     break
@@ -143,10 +145,16 @@ class Keeper:
                 member.life = member.life.drain("the run ends")
         await asyncio.gather(*(engine.handle.close() for engine in engines))
 
+    async def _first(self, member: Member) -> None:
+        member.engine = self._engine(await self._begin(member.name))
+
+    def _begin(self, name: str) -> Awaitable[Handle]:
+        return in_time(self._start(name), name, self._care.wait_seconds)
+
     def _engine(self, handle: Handle) -> RemoteEngine:
         """Generation takes as long as it takes: that the engine is well is seen by its health."""
-        unbounded = ("generate",)
-        return RemoteEngine(BoundedHandle(handle, self._care.wait_seconds, "faults.wait_seconds", unbounded))
+        seconds, setting = self._care.wait_seconds, "faults.wait_seconds"
+        return RemoteEngine(BoundedHandle(handle, seconds, setting, ("generate",), self._events))
 
     async def _publish_to(self, taking: list[Member], weights: Weights, version: int, pause: PauseMode) -> bool:
         """One try. False when engines died of it: they are left out of the next one."""
@@ -217,8 +225,7 @@ class Keeper:
             await self._clock.sleep(after)
             engine, began = None, self._clock.now()
             try:
-                async with asyncio.timeout(care.wait_seconds):
-                    engine = self._engine(await self._start(member.name))
+                engine = self._engine(await self._begin(member.name))
                 member.engine, member.life = engine, member.life.ready(self._version)
                 await self._bring(member, engine)
             except IllegalTransition:
@@ -258,7 +265,7 @@ class Keeper:
         """It did not come up. Whether it may be tried again: not when the weights themselves are gone."""
         member.engine = None
         if member.life.state is not State.DEAD:
-            why = "did not start in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+            why = str(error) or type(error).__name__
             death = WorkerDied(f"engine {member.name!r} could not be started again: {why}")
             member.life = member.life.die(str(death))
             self.fleet.lost(member.name, death)

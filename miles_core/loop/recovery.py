@@ -110,7 +110,9 @@ async def _restore(ring: Ring, saved: Saved) -> Progress:
     restore(ring, saved)
     if ring.trainer is not None:
         await load_trainer(ring.trainer, saved)
-    return Progress(saved.step, saved.state["weight_version"], resumed=True, pending=read_pending(saved.state))
+    ahead = bool(saved.state.get("weights_ahead"))  # what it publishes now was never published: a version of its own
+    version = saved.state["weight_version"] + ahead
+    return Progress(saved.step, version, resumed=True, pending=read_pending(saved.state))
 
 
 async def load_trainer(trainer: RemoteTrainer, saved: Saved) -> None:
