@@ -36,7 +36,8 @@ def _curves(events: Sequence[Record]) -> list[Curve]:
     curves: list[Curve] = []
     for name, records in evaluations_of(events).items():
         curves.append(_curve(name, [(record, *_score(record)) for record in records], len(curves)))
-        for figure in [key for key in records[-1].get("figures", {}) if key.startswith(PASS)]:
+        told = dict.fromkeys(key for each in records for key in each.get("figures", {}) if key.startswith(PASS))
+        for figure in told:
             having = [
                 (record, *_figure(record["figures"][figure])) for record in records if figure in record["figures"]
             ]

@@ -24,12 +24,14 @@ class Scored:
     skipped: str
     low: float | None
     high: float | None
+    lag: int = 0
 
     def __str__(self) -> str:
         if self.score is None:
             return f"{self.name} skipped: {self.skipped}"
         interval = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
-        return f"{self.name} {self.score:.3f}{interval} at version {self.version}"
+        late = f", {self.lag} versions ago" if self.lag > 1 else ", the one before" if self.lag else ""
+        return f"{self.name} {self.score:.3f}{interval} at version {self.version}{late}"
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ def _evaluated(standing: Standing, facts: Mapping[str, Any]) -> None:
         skipped=str(facts.get("skipped", "")),
         low=facts.get("low"),
         high=facts.get("high"),
+        lag=int(facts.get("lag_versions", 0)),
     )
     first, _ = standing.evaluations.get(scored.name, (scored, scored))
     standing.evaluations[scored.name] = (first, scored)
