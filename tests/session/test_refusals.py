@@ -37,7 +37,7 @@ BAD = {
         "json": {"messages": [user("x"), {"role": "tool", "tool_call_id": "1", "content": "y"}]}
     },
     "nothing_to_answer": {"json": {"messages": [user("x"), {"role": "assistant", "content": "y"}]}},
-    "not_renderable": {"json": {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}},
+    "not_renderable": {"json": {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}},
     "unsupported_n": {"json": {"messages": [user("x")], "n": 2}},
     "unsupported_stop": {"json": {"messages": [user("x")], "stop": ["\n"]}},
     "unsupported_tools": {"json": {"messages": [user("x")], "tools": [{"type": "web_search"}]}},
