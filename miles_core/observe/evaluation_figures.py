@@ -39,7 +39,7 @@ def _curves(events: Sequence[Record]) -> list[Curve]:
         told = dict.fromkeys(key for each in records for key in each.get("figures", {}) if key.startswith(PASS))
         for figure in told:
             having = [
-                (record, *_figure(record["figures"][figure])) for record in records if figure in record["figures"]
+                (each, *_figure(each["figures"][figure])) for each in records if figure in each.get("figures", {})
             ]
             curves.append(_curve(f"{name} {figure}", having, len(curves)))
     return curves
