@@ -22,6 +22,7 @@ class RecipeFacts:
     model             the model's card (None: the recipe has no model)
     sampling          how rollouts sample
     buffer_groups     finished groups that may wait (None: the buffer does not say)
+    staleness_limit   versions that the staleness policy allows (None: there is none, or it does not say)
     """
 
     group_size: int
@@ -33,3 +34,4 @@ class RecipeFacts:
     chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     capabilities: Mapping[str, frozenset[str]] = field(default_factory=dict)
     buffer_groups: int | None = None
+    staleness_limit: int | None = None

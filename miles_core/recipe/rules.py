@@ -48,6 +48,7 @@ def facts_of(
             kind: frozenset().union(*(each.capabilities for each in everything if each.kind == kind)) for kind in kinds
         },
         buffer_groups=_buffer_groups(phase, schedule.options.groups_per_step),
+        staleness_limit=_staleness_limit(phase),
     )
 
 
@@ -55,6 +56,12 @@ def _buffer_groups(phase: PhaseChoice, groups_per_step: int) -> int | None:
     buffer = phase.one.get("buffer")
     capacity = getattr(buffer.options, "capacity", None) if buffer else None
     return int(capacity * groups_per_step) if isinstance(capacity, int | float) else None
+
+
+def _staleness_limit(phase: PhaseChoice) -> int | None:
+    staleness = phase.one.get("staleness")
+    limit = getattr(staleness.options, "limit", None) if staleness else None
+    return limit if isinstance(limit, int) else None
 
 
 def check_presence(data: Mapping[str, Any], phase: PhaseChoice, faults: Faults) -> None:
@@ -187,6 +194,9 @@ def warnings_of(phase: PhaseChoice, run: Mapping[str, Chosen]) -> list[str]:
             warnings.append(
                 f"{label}{idle.kind} {idle.ref.name!r} is never asked: generator {generator!r} works without one"
             )
+    recycled = getattr(phase.one["buffer"].options, "recycle", ()) if "buffer" in phase.one else ()
+    if "stale" in recycled and "staleness" not in phase.given:
+        warnings.append(f"{label}the buffer recycles stale groups, and without `staleness:` nothing is ever stale")
     if "transport" in run and not ("engine" in run and "trainer" in run):
         warnings.append("the transport has nothing to do: it needs an engine and a trainer")
     for each in (*run.values(), *phase.all()):

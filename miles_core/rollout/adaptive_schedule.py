@@ -20,7 +20,7 @@ from miles_core.contracts.pace import Pace, Refill
 from miles_core.contracts.planning import RecipeFacts
 from miles_core.rollout.async_schedule import WHAT_HAPPENS, abort_with_agent
 from miles_core.rollout.controller import Bounds, Decision, Dials, Measured, Memory, Move, decide
-from miles_core.rollout.limits import outside, small_buffer, too_many_in_flight, too_strict
+from miles_core.rollout.limits import outside, small_buffer, too_many_in_flight, too_seldom, too_strict
 
 Range = tuple[PositiveInt, PositiveInt]
 
@@ -90,7 +90,8 @@ class AdaptiveOptions(ScheduleOptions):
     def check(self, facts: RecipeFacts) -> Iterable[str]:
         yield from small_buffer(facts)
         why = "engines go on while weights change, so that a group in flight becomes 1 version old"
-        yield from too_strict(self.max_staleness, 1, why)
+        yield from too_strict(self.max_staleness, 1, why, facts)
+        yield from too_seldom(self.update_every[0], facts)
         for name, pair in (("in_flight", self.bounds), ("update_every", self.update_every), ("room", self.room)):
             if pair is not None and pair[0] > pair[1]:
                 yield f"{name} is [{pair[0]}, {pair[1]}]: at least {pair[0]} is more than at most {pair[1]}"

@@ -16,7 +16,7 @@ from miles_core.contracts.engine import PauseMode
 from miles_core.contracts.options import ScheduleOptions
 from miles_core.contracts.pace import Pace, Refill
 from miles_core.contracts.planning import RecipeFacts
-from miles_core.rollout.limits import small_buffer, too_many_in_flight, too_strict
+from miles_core.rollout.limits import small_buffer, too_many_in_flight, too_seldom, too_strict
 
 WHAT_HAPPENS = {
     PauseMode.RETRACT: "keep their tokens and recompute the cache under the new weights",
@@ -60,7 +60,8 @@ class AsyncOptions(ScheduleOptions):
     def check(self, facts: RecipeFacts) -> Iterable[str]:
         yield from small_buffer(facts)
         why = "engines go on while weights change, so that a group in flight becomes 1 version old"
-        yield from too_strict(self.max_staleness, 1, why)
+        yield from too_strict(self.max_staleness, 1, why, facts)
+        yield from too_seldom(self.update_every, facts)
         yield from self._check_slots()
         yield from abort_with_agent(self.pause, facts)
         if self.order == "submission" and "no-engine" in facts.capabilities.get("rollout", ()):

@@ -16,10 +16,21 @@ def small_buffer(facts: RecipeFacts) -> Iterator[str]:
         )
 
 
-def too_strict(max_staleness: int | None, implied: int, why: str) -> Iterator[str]:
+def too_strict(max_staleness: int | None, implied: int, why: str, facts: RecipeFacts) -> Iterator[str]:
     """Groups that go the usual way would be too old when they arrive."""
     if max_staleness is not None and max_staleness < implied:
         yield f"max_staleness is {max_staleness}, but {why}; choose {implied} or more"
+    elif max_staleness is None and facts.staleness_limit is not None and facts.staleness_limit < implied:
+        yield f"staleness.limit is {facts.staleness_limit}, but {why}; choose {implied} or more"
+
+
+def too_seldom(update_every: int, facts: RecipeFacts) -> Iterator[str]:
+    """Weights that are never new while a phase lasts."""
+    if update_every > facts.steps > 1:
+        yield (
+            f"update_every is {update_every} and there are {facts.steps} steps, so that weights would be new only when "
+            f"all is over; choose {facts.steps - 1} or less"
+        )
 
 
 def too_many_in_flight(

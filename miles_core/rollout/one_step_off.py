@@ -14,7 +14,7 @@ from miles_core.contracts.component import BuildContext
 from miles_core.contracts.options import ScheduleOptions
 from miles_core.contracts.pace import Pace
 from miles_core.contracts.planning import RecipeFacts
-from miles_core.rollout.limits import small_buffer, too_strict
+from miles_core.rollout.limits import small_buffer, too_seldom, too_strict
 
 
 class OneStepOffOptions(ScheduleOptions):
@@ -30,9 +30,9 @@ class OneStepOffOptions(ScheduleOptions):
 
     def check(self, facts: RecipeFacts) -> Iterable[str]:
         yield from small_buffer(facts)
-        yield from too_strict(
-            self.max_staleness, 1, "a batch is made while the one before is trained, which makes it 1 version old"
-        )
+        why = "a batch is made while the one before is trained, which makes it 1 version old"
+        yield from too_strict(self.max_staleness, 1, why, facts)
+        yield from too_seldom(self.update_every, facts)
 
 
 class OneStepOffSchedule:

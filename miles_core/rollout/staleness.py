@@ -39,7 +39,7 @@ class OldestTokenOptions(StalenessOptions):
     def card(self) -> Mapping[str, str]:
         return {
             "too old": f"a group with a token more than {self.limit} versions behind: discarded whole",
-            "work in flight that will be too old": "is cancelled" if self.cancel else "goes on to its end",
+            "doomed work in flight": "is cancelled" if self.cancel else "goes on to its end",
         }
 
 

@@ -225,6 +225,21 @@ def test_an_audit_says_what_is_wrong_and_where(bench, capsys):
         ),
         ({"staleness": {"use": "per-token"}}, r"limit"),
         (
+            {"schedule": schedule("async"), "staleness": {"use": "oldest-token", "limit": 0}},
+            r"staleness.limit is 0, but engines go on while weights change.*1 or more",
+        ),
+        ({"schedule": schedule("async", refill="group", in_flight=10)}, r"10 slots are 2 groups of 4 and 2.*8 or 12"),
+        ({"schedule": schedule("one-step-off", update_every=9)}, r"update_every is 9 and there are 6 steps.*5 or less"),
+        ({"schedule": schedule("one-step-off", refill="sample")}, r"refill"),
+        (
+            {
+                "schedule": schedule("async", max_staleness=1),
+                "staleness": {"use": "resample"},
+                "rollout": {"use": "saved", "run": "."},
+            },
+            r"rollout 'saved' cannot do.*choose rollout groups",
+        ),
+        (
             {"schedule": schedule("async", order="submission"), "rollout": {"use": "saved", "run": "."}},
             r"numbers have gaps; choose arrival",
         ),
