@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 from dataclasses import replace
@@ -13,7 +14,7 @@ from trying import try_check
 from miles_core.contracts.observing import Evaluation
 from miles_core.contracts.rollout import Draw
 from miles_core.errors import RequestError
-from miles_core.loop.evaluation import SharedEvaluator, SharedEvaluatorOptions
+from miles_core.loop.evaluation import HeldOutEvaluator, SharedEvaluatorOptions
 from miles_core.rollout.fifo_buffer import FifoBuffer, FifoOptions
 from miles_core.testing.fakes.two_tasks import TwoTasks
 from miles_core.testing.kit.check import CheckResult
@@ -139,7 +140,7 @@ class NotFinite(Buffer):
         return {**super().metrics(), "buffer/age": float("nan")}
 
 
-class Shared(SharedEvaluator):
+class Shared(HeldOutEvaluator):
     """A good evaluator."""
 
     def __init__(self, options, context):
@@ -162,6 +163,24 @@ class AsTraining(Shared):
         return await super().evaluate(
             step, version, replace(context, generate=lambda attempt: inner(replace(attempt, purpose="rollout")))
         )
+
+
+class Stubborn(Shared):
+    async def evaluate(self, step, version, context):
+        try:
+            return await super().evaluate(step, version, context)
+        except asyncio.CancelledError:
+            return Evaluation(self.name, version, step, {task.id: 0.0 for task in self.tasks(context.data)})
+
+
+class LeavesAttempts(Shared):
+    async def evaluate(self, step, version, context):
+        inner = context.generate
+
+        async def apart(attempt):
+            return await asyncio.shield(asyncio.ensure_future(inner(attempt)))
+
+        return await super().evaluate(step, version, replace(context, generate=apart))
 
 
 class ZeroForNothing(Shared):
@@ -237,6 +256,8 @@ BROKEN = [
     ("evaluator/files-scores", OldVersion),
     ("evaluator/own-noise", AsTraining),
     ("evaluator/failures-are-no-scores", ZeroForNothing),
+    ("evaluator/ends-when-cancelled", Stubborn),
+    ("evaluator/ends-when-cancelled", LeavesAttempts),
     ("tracker/takes-a-run", NeedsMetrics),
     ("tracker/resumes", StartsOnce),
     ("tracker/leaves-nothing", LeavesThread),
