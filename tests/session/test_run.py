@@ -269,3 +269,57 @@ def test_a_program_is_an_agent(bench):
     for trajectory in made:
         assert trajectory.reward == float(trajectory.metadata["outcome"]["said"] == "a")
         assert trajectory.text == trajectory.metadata["outcome"]["said"]
+
+
+UNMODIFIED = {
+    "anthropic": """
+import json, sys, anthropic
+task = json.load(sys.stdin)
+messages = task["prompt"]
+client = anthropic.Anthropic()
+first = client.messages.create(model="claude", max_tokens=4, messages=messages)
+with client.messages.stream(model="claude", max_tokens=4, messages=messages) as stream:
+    said = "".join(stream.text_stream)
+print(json.dumps({"reward": float(said == task["answer"]), "said": said, "asked": 2}))
+""",
+    "openai": """
+import json, sys, openai
+task = json.load(sys.stdin)
+messages = task["prompt"]
+client = openai.OpenAI()
+client.chat.completions.create(model="gpt", max_tokens=4, messages=messages)
+stream = client.chat.completions.create(model="gpt", max_tokens=4, messages=messages, stream=True)
+said = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+print(json.dumps({"reward": float(said == task["answer"]), "said": said, "asked": 2}))
+""",
+    "sh": """
+ask() {
+  curl -sS "$MILES_BASE_URL/chat/completions" -H "Authorization: Bearer $MILES_API_KEY" \\
+    -H "Content-Type: application/json" -d '{"max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]}'
+}
+ask && ask && echo && echo '{"reward": 0.5, "asked": 2}'
+""",
+}
+
+
+@pytest.mark.parametrize("kind", UNMODIFIED)
+def test_any_program_can_be_trained_unmodified(bench, kind):
+    """It knows nothing of Miles: the clients find their session in their own variables, curl in ours."""
+    if kind == "sh" and shutil.which("curl") is None:
+        pytest.skip("there is no curl")
+    recipe = bench(
+        agent={"use": "command", "run": ["sh" if kind == "sh" else "python", "program"], "seconds": 100},
+        schedule={"use": "sync", "groups_per_step": 1, "group_size": 2},
+        evaluate=None,
+        filters=None,
+        steps=1,
+    )
+    Path("program").write_text(UNMODIFIED[kind])
+    done = run(recipe, runs_dir=Path("runs"), view="none")
+    made = list(trajectories(done))
+    assert [disposition for _, disposition in made] == [Disposition.TRAINED] * 2, [t.metadata for t, _ in made]
+    for trajectory, _ in made:
+        assert trajectory.metadata["outcome"]["asked"] == 2
+        assert trajectory.metadata["session"]["dropped_turns"] == 1  # asked again: the last answer counts
+        assert trajectory.metadata["outcome"].get("said", trajectory.text) == trajectory.text
+    assert done.metrics[0]["session/retries"] == 2
