@@ -17,6 +17,7 @@ _HOME = {
         "WorkerDied"
     ),
     "miles_core.types.batch": "Batch Row",
+    "miles_core.types.estimate": "Estimate pass_at_k",
     "miles_core.types.sampling": "NoiseKey Sampling",
     "miles_core.types.image": "ImageInput ImageSpan",
     "miles_core.types.image_file": "ImageFile",
@@ -33,7 +34,9 @@ _HOME = {
     "miles_core.contracts.middleware": "AgentMiddleware GeneratorMiddleware Middleware RolloutMiddleware",
     "miles_core.contracts.model": "ModelCard ModelFiles ModelSpec Parsed Renderer TemplateReference",
     "miles_core.contracts.observing": "Evaluation EvaluationContext Evaluator Handle Runtime Tracker",
-    "miles_core.contracts.options": "NoOptions Options RuntimeOptions ScheduleOptions StalenessOptions TrainerOptions",
+    "miles_core.contracts.options": (
+        "EvaluatorOptions NoOptions Options RuntimeOptions ScheduleOptions StalenessOptions TrainerOptions"
+    ),
     "miles_core.contracts.pace": "Pace Refill",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
@@ -47,6 +50,7 @@ _HOME = {
     ),
     "miles_core.hookspecs": "Deprecated HOOK_API_VERSION hookimpl hookspec",
     "miles_core.loop.api": "Run export resume run",
+    "miles_core.loop.evaluate": "evaluate",
     "miles_core.rollout.sequence_builder": "SequenceBuilder",
     "miles_core.rollout.tickets": "Ticket Tickets",
     "miles_core.runtime.calls": "Call Cancel PendingCalls Reply",
@@ -123,6 +127,7 @@ if TYPE_CHECKING:
         Tracker as Tracker,
     )
     from miles_core.contracts.options import (
+        EvaluatorOptions as EvaluatorOptions,
         NoOptions as NoOptions,
         Options as Options,
         RuntimeOptions as RuntimeOptions,
@@ -188,6 +193,7 @@ if TYPE_CHECKING:
         hookspec as hookspec,
     )
     from miles_core.loop.api import Run as Run, export as export, resume as resume, run as run
+    from miles_core.loop.evaluate import evaluate as evaluate
     from miles_core.rollout.sequence_builder import SequenceBuilder as SequenceBuilder
     from miles_core.rollout.tickets import Ticket as Ticket, Tickets as Tickets
     from miles_core.runtime.calls import Call as Call, Cancel as Cancel, PendingCalls as PendingCalls, Reply as Reply
@@ -198,6 +204,7 @@ if TYPE_CHECKING:
         worker_path as worker_path,
     )
     from miles_core.types.batch import Batch as Batch, Row as Row
+    from miles_core.types.estimate import Estimate as Estimate, pass_at_k as pass_at_k
     from miles_core.types.sampling import NoiseKey as NoiseKey, Sampling as Sampling
     from miles_core.types.image import ImageInput as ImageInput, ImageSpan as ImageSpan
     from miles_core.types.image_file import ImageFile as ImageFile
