@@ -71,6 +71,15 @@ class Again(Twice):
             completion = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
         return Outcome(completion.choices[0].message.content.count("a") / 8)
 
+class Leaves(Edits):
+    """Writes down its key, which nobody else does, and fails sometimes."""
+
+    async def run(self, episode):
+        with open("keys.txt", "a") as file:
+            print(episode.api_key, file=file)
+        await super().run(episode)
+        raise RuntimeError(f"gone wrong: {episode}")
+
 class Broken(Twice):
     async def run(self, episode):
         raise OSError("no sandbox")
@@ -171,6 +180,17 @@ def test_refused_calls_are_counted_in_the_run(bench):
     assert [note["history_diverged"] for note in notes] == [made]
     assert [record["session/refused/history_diverged"] for record in done.metrics] == [made]
     assert f"refused or failed calls: history_diverged {made}" in done.folder.report.read_text(encoding="utf-8")
+
+
+def test_no_key_is_in_anything_that_a_run_leaves(bench, caplog, capfd):
+    with pytest.raises(MilesError) as error:
+        run(bench(agent={"use": "my_agents:Leaves"}, steps=1), runs_dir=Path("runs"))
+    keys = Path("keys.txt").read_text().split()
+    assert len(keys) == len(set(keys)) > 8 and all(len(key) == 32 for key in keys)  # 192 bits of randomness
+    left = [path.read_bytes() for path in Path("runs").rglob("*") if path.is_file()]
+    told = "".join([str(error.value), caplog.text, *capfd.readouterr()])
+    assert left and "gone wrong: Episode(" in told
+    assert not [key for key in keys if key in told or any(key.encode() in content for content in left)]
 
 
 def test_each_step_counts_its_sessions(bench):

@@ -176,6 +176,28 @@ def test_what_ended_is_on_disk_and_the_rest_follows_at_the_end(server):
     assert found == {"last": Disposition.BUFFERED} and "last" not in before and "mine" in after
 
 
+def test_no_key_is_on_disk_or_in_the_log(tmp_path):
+    served = Server("--traces", str(tmp_path))
+    session = served.ask("POST", "/sessions")
+    client = openai.OpenAI(base_url=session["base_url"], api_key=session["api_key"], max_retries=0)
+    client.chat.completions.create(model="m", messages=HI, max_tokens=4)
+    for wrong in ([{"role": "wizard", "content": "x"}], [{"role": "user", "content": "other"}]):
+        with pytest.raises(openai.APIStatusError) as refused:
+            client.chat.completions.create(model="m", messages=wrong, max_tokens=4)
+        assert session["api_key"] not in str(refused.value)
+    client.api_key = served.facts["operator_key"] + "x"
+    with pytest.raises(openai.AuthenticationError) as refused:
+        client.chat.completions.create(model="m", messages=HI)
+    listed = json.dumps([served.ask("GET", "/sessions"), served.ask("GET", f"/sessions/{session['id']}")])
+    _, log = served.stop()
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    for key in (session["api_key"], served.facts["operator_key"]):
+        assert len(key) >= 32
+        assert key not in log + listed + str(refused.value)
+        assert not any(key.encode() in content for content in files)
+
+
 def test_ctrl_c_leaves_no_process_behind_and_a_dead_engine_is_started_again():
     served = Server()
     children = workers(served.process.pid)
