@@ -1,12 +1,11 @@
 """pass@k on the engines that also roll out.
 
-pass@k = 1 - C(n - c, k) / C(n, k)        n attempts, c of them right (Chen et al. 2021, arXiv 2107.03374)
+To run on engines of its own, while training goes on, the component declares `own-engines`: nothing changes here.
 """
 
 import asyncio
-import math
 
-from miles_core import Attempt, BuildContext, Data, Evaluation, EvaluationContext, Group, RunError, Task
+from miles_core import Attempt, BuildContext, Data, Evaluation, EvaluationContext, Group, RunError, Task, pass_at_k
 
 from miles_plugin_xyz.options import XyzOptions
 
@@ -22,7 +21,7 @@ class XyzEvaluator:
         return self._options.name
 
     def due(self, step: int, last: bool) -> bool:
-        return step == 0 or last or (self._options.every > 0 and step % self._options.every == 0)
+        return self._options.is_due(step, last)
 
     def tasks(self, data: Data) -> list[Task]:
         return data.held_out(self._options.tasks)
@@ -56,7 +55,3 @@ class XyzEvaluator:
         spans = [span for trajectory in group.trajectories for row in trajectory.sequences for span in row.spans]
         if any(span.version != version for span in spans):
             raise RunError(f"task {group.task.id!r} was answered by other weights than version {version}")
-
-
-def pass_at_k(attempts: int, right: int, k: int) -> float:
-    return 1.0 - math.comb(attempts - right, k) / math.comb(attempts, k)

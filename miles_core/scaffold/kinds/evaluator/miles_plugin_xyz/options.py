@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from typing import Self
 
-from miles_core import Options
+from miles_core import EvaluatorOptions
 from pydantic import Field, PositiveInt, model_validator
 
 
-class XyzOptions(Options):
-    """What to measure and how often. The first and the last evaluation always happen."""
+class XyzOptions(EvaluatorOptions):
+    """What to measure. `every` and `time_limit` are there for every evaluator; the first and the last always happen."""
 
     name: str = Field(default="pass", description="the evaluation's name in metrics and reports")
-    every: int = Field(default=0, ge=0, description="steps between evaluations; 0: only before and after training")
     tasks: PositiveInt = Field(default=64, description="held-out tasks")
     attempts: PositiveInt = Field(default=8, description="attempts at each task")
     k: PositiveInt = Field(default=4, description="attempts of which one must be right")

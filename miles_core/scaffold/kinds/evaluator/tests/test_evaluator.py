@@ -1,4 +1,4 @@
-"""The estimate itself, and an evaluation of two held-out tasks."""
+"""An evaluation of two held-out tasks, and what it refuses."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,16 +8,8 @@ from miles_core import Attempt, BuildContext, EvaluationContext, Group, Sampling
 from miles_core.testing import TwoTasks, make_trajectory
 from pydantic import ValidationError
 
-from miles_plugin_xyz.evaluator import XyzEvaluator, pass_at_k
+from miles_plugin_xyz.evaluator import XyzEvaluator
 from miles_plugin_xyz.options import XyzOptions
-
-
-@pytest.mark.parametrize(
-    ("attempts", "right", "k", "expected"),
-    [(4, 1, 1, 0.25), (4, 2, 2, 5 / 6), (4, 0, 4, 0.0), (4, 1, 4, 1.0), (4, 4, 1, 1.0)],
-)
-def test_pass_at_k(attempts: int, right: int, k: int, expected: float) -> None:
-    assert pass_at_k(attempts, right, k) == pytest.approx(expected)
 
 
 def context(recorded: list[Group]) -> EvaluationContext:
