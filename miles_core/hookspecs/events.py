@@ -77,9 +77,9 @@ def miles_weights_published(run: str, version: int, seconds: float) -> None:
 def miles_evaluated(run: str, name: str, step: int, version: int, score: float | None, skipped: str) -> None:
     """An evaluation was filed.
 
-    Called once for each evaluation, in the driver. `name` is the evaluation's, `step` the number of batches trained
-    before, `version` what it measured. `score` is the mean over its tasks; None when it was skipped, with the cause in
-    `skipped`. Since 1.0.
+    Called once for each evaluation, in the driver, when it ended: that may be steps after `step`, the number of batches
+    trained before what it measured, `version`. `name` is the evaluation's, `<name>/<dataset>` for one of several.
+    `score` is the mean over its tasks; None when it was skipped, with the cause in `skipped`. Since 1.0.
 
         @hookimpl
         def miles_evaluated(name, version, score, skipped):
