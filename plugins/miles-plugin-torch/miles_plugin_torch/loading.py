@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from miles_core import ModelFiles, RequestError, load_attribute
 from miles_plugin_torch.attention import ATTENTION, supports
+from miles_plugin_torch.vision import ARCHITECTURES
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
@@ -43,7 +45,7 @@ def load_model(
             where=str(path),
             mend="the folder is incomplete or damaged: fetch or convert the model again",
         ) from error
-    reason = supports(model.config)
+    reason = supports(model.config.get_text_config())
     if reason is not None:
         raise RequestError(
             f"model {files.card.name!r} ({files.card.architecture}) cannot run on the torch plugin: {reason}",
@@ -57,11 +59,18 @@ def _build(files: ModelFiles, dtype: torch.dtype, weights: bool) -> PreTrainedMo
         model = load_attribute(files.builder)(files.path).to(dtype)
         model.set_attn_implementation(ATTENTION)
         return model
+    classes: Any = AutoModelForCausalLM
+    attention: Any = ATTENTION
+    if files.card.architecture in ARCHITECTURES:
+        classes, attention = (
+            AutoModelForImageTextToText,
+            {"": ATTENTION, "text_config": ATTENTION, "vision_config": "sdpa"},
+        )
     if not weights:
         config = AutoConfig.from_pretrained(files.path)
-        return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=ATTENTION)
-    model, report = AutoModelForCausalLM.from_pretrained(
-        files.path, dtype=dtype, attn_implementation=ATTENTION, use_safetensors=True, output_loading_info=True
+        return classes.from_config(config, dtype=dtype, attn_implementation=attention)
+    model, report = classes.from_pretrained(
+        files.path, dtype=dtype, attn_implementation=attention, use_safetensors=True, output_loading_info=True
     )
     _check_complete(files.path, report)
     return model

@@ -23,6 +23,7 @@ from miles_core import TensorInfo
 from miles_plugin_torch.engine.architecture import DenseShape
 from miles_plugin_torch.engine.dense_weights import DenseStaging, DenseWeights
 from miles_plugin_torch.engine.sampling import BLOCK
+from miles_plugin_torch.vision import Vision
 
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor]
 """attend(layer, q [T, heads, d], k [T, kv_heads, d], v [T, kv_heads, d], scale) -> [T, heads, d]."""
@@ -47,6 +48,8 @@ class Decoder(Protocol):
     tensors: tuple[TensorInfo, ...]
     aliases: dict[str, str]
     """Names that a checkpoint may also contain, and the tensor that each must be equal to (a tied head)."""
+    vision: Vision | None
+    """Of a model that sees: tokens are then keys, and positions have three axes."""
 
     def staging(self) -> Staging: ...
     def adopt(self, staging: Staging) -> None: ...
@@ -57,7 +60,8 @@ class Decoder(Protocol):
     def final(
         self, tokens: torch.Tensor, positions: torch.Tensor, attend: Attend, keep: torch.Tensor | None
     ) -> torch.Tensor:
-        """Run tokens int64 [T] at positions int64 [T]; the final states [R, width] of rows `keep` (None: all)."""
+        """Run tokens int64 [T] at positions int64 [T] ([3, T] of a model that sees); the final states [R, width] of
+        rows `keep` (None: all)."""
         ...
 
     def logits(self, final: torch.Tensor) -> torch.Tensor:
@@ -67,6 +71,8 @@ class Decoder(Protocol):
 
 class DenseDecoder:
     """LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM without transformers."""
+
+    vision = None
 
     def __init__(self, shape: DenseShape, device: torch.device, dtype: torch.dtype) -> None:
         self.shape = shape

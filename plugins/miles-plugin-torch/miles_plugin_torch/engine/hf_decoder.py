@@ -1,4 +1,5 @@
-"""Any other causal language model, computed by transformers with the attention callback of `attention`."""
+"""Any other causal language model, and models that see, computed by transformers with the attention callback of
+`attention`."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from miles_plugin_torch.attention import attending
 from miles_plugin_torch.engine.decoder import Attend, Staging
 from miles_plugin_torch.engine.sampling import in_blocks
 from miles_plugin_torch.loading import load_model
+from miles_plugin_torch.vision import ARCHITECTURES, Vision
 
 
 class ModelStaging:
@@ -44,6 +46,7 @@ class ModelDecoder:
             for name, parameter in self._parameters.items()
         )
         self.aliases = self._tied_names()
+        self.vision = Vision(self._model, cached=True) if files.card.architecture in ARCHITECTURES else None
         self._usable = False
 
     def staging(self) -> ModelStaging:
@@ -53,6 +56,8 @@ class ModelDecoder:
         assert isinstance(staging, ModelStaging)
         for name, tensor in staging.tensors.items():
             self._parameters[name].data.copy_(tensor)
+        if self.vision is not None:
+            self.vision.changed()
         self._usable = True
 
     def drop(self) -> None:
@@ -64,6 +69,11 @@ class ModelDecoder:
         if not self._usable:
             raise RuntimeError("the decoder has no weights")
         kept = torch.arange(len(tokens), device=tokens.device) if keep is None else keep
+        if self.vision is not None:
+            with attending(attend):
+                hidden = self.vision.hidden(tokens, positions)[kept]
+                seen: torch.Tensor = self._model.get_output_embeddings()(hidden)
+            return seen
         with attending(attend):
             output = self._model(
                 input_ids=tokens.unsqueeze(0), position_ids=positions.unsqueeze(0), use_cache=False, logits_to_keep=kept

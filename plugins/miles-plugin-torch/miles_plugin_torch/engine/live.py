@@ -18,7 +18,8 @@ class Live:
     """One request and what was sampled for it so far.
 
     `arrival` orders requests. It waits while `job` and `slot` are None, is being prefilled while only `job` is set, and
-    runs while `slot` is set.
+    runs while `slot` is set. `prompt` are the request's tokens, of a model that sees as keys; `shift` is added to the
+    numbers of the tokens after it, which give their positions.
     """
 
     request: GenerateRequest
@@ -32,10 +33,15 @@ class Live:
     cached_tokens: int | None = None
     finish: Finish | None = None
     error: Exception | None = None
+    prompt: TokenArray = field(init=False)
+    shift: int = 0
+
+    def __post_init__(self) -> None:
+        self.prompt = self.request.tokens
 
     def sequence(self) -> TokenArray:
         """Prompt and output so far."""
-        return np.concatenate([self.request.tokens, np.array(self.tokens, dtype=np.int32)])
+        return np.concatenate([self.prompt, np.array(self.tokens, dtype=np.int32)])
 
     @property
     def most_tokens(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from miles_plugin_torch.engine.attending import Chunk, PrefillAttention
@@ -117,10 +118,16 @@ class Prefill:
             self.memory.copy_prefix(job.prefix, base, min(reused, len(job.tokens) - 1))
         job.begun = True
 
+    def _positions(self, chunk: Chunk) -> npt.NDArray[np.int64]:
+        """int64 [n], or [3, n] of a model that sees."""
+        if self.decoder.vision is None:
+            return np.arange(chunk.start, chunk.stop)
+        return self.decoder.vision.positions(chunk.prefix.tokens)[:, chunk.start : chunk.stop]
+
     def _compute(self, chunks: list[Chunk]) -> None:
         device = self.memory.shape.device
         tokens = np.concatenate([chunk.prefix.tokens[chunk.start : chunk.stop] for chunk in chunks])
-        positions = np.concatenate([np.arange(chunk.start, chunk.stop) for chunk in chunks])
+        positions = np.concatenate([self._positions(chunk) for chunk in chunks], axis=-1)
         ends = np.cumsum([chunk.stop - chunk.start for chunk in chunks]) - 1
         final = self.decoder.final(
             torch.from_numpy(tokens.astype(np.int64)).to(device),

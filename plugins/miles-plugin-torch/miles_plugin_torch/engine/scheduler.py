@@ -55,8 +55,12 @@ class Scheduler:
 
     def submit(self, lives: list[Live]) -> None:
         """Take new requests, in order."""
+        vision = self._decoder.vision
         for live in lives:
             self._digests[live] = live.request.noise.digest()
+            if vision is not None and live.request.images:
+                live.prompt = vision.take(live.request.tokens, live.request.images)
+                live.shift = int(vision.positions(live.prompt).max()) + 1 - len(live.prompt)
             self.waiting.append(live)
 
     def step(self) -> list[Live]:
@@ -97,7 +101,8 @@ class Scheduler:
         if live in self.waiting:
             self.waiting.remove(live)
         self._release(live)
-        self._digests.pop(live, None)
+        if self._digests.pop(live, None) is not None and self._decoder.vision is not None:
+            self._decoder.vision.give(live.request.images)
 
     def retract(self) -> None:
         """Put everything in flight back to waiting and forget all KV: it belongs to other weights."""
@@ -182,7 +187,10 @@ class Scheduler:
         device = self.memory.shape.device
         attention = DecodeAttention(slabs, self.memory.shape.kv_heads, self.memory.shape.dtype, device)
         tokens = torch.tensor([live.tokens[-1] for live in lives], device=device)
-        final = self._decoder.final(tokens, attention.positions, attention, None)
+        positions = attention.positions
+        if self._decoder.vision is not None:
+            positions = (positions + torch.tensor([live.shift for live in lives], device=device)).expand(3, -1)
+        final = self._decoder.final(tokens, positions, attention, None)
         for slot in self._owners:
             slot.length += 1
         return [final], lives

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from miles_plugin_torch.engine.live import Live
 from miles_plugin_torch.engine.options import TorchEngineOptions
 from miles_plugin_torch.engine.scheduler import Scheduler
 from miles_plugin_torch.engine.update import Updater
+from miles_plugin_torch.vision import ARCHITECTURES as VISION
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class TorchEngine:
             truncation=True,
             noise_keyed=True,
             atomic_update=True,
+            images=self._files.card.architecture in VISION,
         )
 
     async def generate(self, request: GenerateRequest) -> GenerateResult:
@@ -158,6 +161,8 @@ class TorchEngine:
                 where=where,
                 mend="shorten the prompt or lower max_new_tokens",
             )
+        if request.images:
+            self._check_images(request)
         needed = Scheduler.tokens_needed(request)
         if needed > self._options.kv_tokens:
             raise RequestError(
@@ -165,6 +170,19 @@ class TorchEngine:
                 where=where,
                 mend="raise the engine's kv_tokens",
             )
+
+    def _check_images(self, request: GenerateRequest) -> None:
+        where = f"request {request.id!r}"
+        if self._decoder.vision is None:
+            raise RequestError(
+                f"it has images, and {self._files.card.architecture} takes none",
+                where=where,
+                mend=f"models that see: {', '.join(sorted(VISION))}",
+            )
+        try:
+            self._decoder.vision.check(request.images)
+        except RequestError as error:
+            raise RequestError([replace(each, where=where) for each in error.problems]) from error
 
     def _unusable(self) -> RunError:
         return RunError(

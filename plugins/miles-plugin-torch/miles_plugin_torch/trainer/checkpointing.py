@@ -25,7 +25,7 @@ FORMAT = 1
 
 TOKENIZER_FILES = (
     "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.tiktoken",
-    "*.model", "generation_config.json", "LICENSE*", "NOTICE*",
+    "*.model", "generation_config.json", "*processor_config.json", "LICENSE*", "NOTICE*",
 )  # fmt: skip
 
 Tensors = dict[str, torch.Tensor]

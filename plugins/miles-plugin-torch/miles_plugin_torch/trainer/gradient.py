@@ -18,6 +18,7 @@ from miles_plugin_torch.trainer.options import TorchTrainerOptions
 from miles_plugin_torch.trainer.packing import FloatArray, MicroBatch, PackRow, pack
 from miles_plugin_torch.trainer.policy import Policy
 from miles_plugin_torch.trainer.rows import gather, pack_row
+from miles_plugin_torch.vision import Vision
 
 
 @dataclass(slots=True, eq=False)
@@ -38,13 +39,13 @@ class Lesson:
     reference: list[FloatArray] | None = None
 
 
-def prepare(rows: tuple[Row, ...], loss: Loss[torch.Tensor]) -> Lesson:
+def prepare(rows: tuple[Row, ...], loss: Loss[torch.Tensor], vision: Vision | None = None) -> Lesson:
     """Raises RunError naming the trajectory that lacks the rollout log-probs which the loss needs, or whose weights
     are not finite."""
     weights = loss.weights(rows)
     packed = []
     for index, (row, weight) in enumerate(zip(rows, weights, strict=True)):
-        packable = pack_row(index, row.sequence, row.trajectory, row.group)
+        packable = pack_row(index, row.sequence, row.trajectory, row.group, vision)
         if packable is None or not weight[packable.targets_at].any():
             continue
         if loss.needs_rollout_logprobs and row.sequence.logprobs is None:

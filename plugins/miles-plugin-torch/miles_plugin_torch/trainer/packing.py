@@ -33,11 +33,12 @@ class PackRow:
     """One row to pack.
 
     index         the caller's number of the row
-    tokens        int32 [n]
+    tokens        int32 [n]; of a model that sees keys, with which images differ
     targets_at    int64 [m], m >= 1, ascending, from 1: which tokens' log-probs are wanted
     temperature   float32 [m] of those tokens
     trajectory    rows of one trajectory are never split over micro-batches: a loss may look at it as a whole
     group         rows of one group may share a prefix
+    positions     int64 [3, n] of a model that sees; None: a token's position is its number
     """
 
     index: int
@@ -46,6 +47,7 @@ class PackRow:
     temperature: FloatArray
     trajectory: Hashable
     group: Hashable
+    positions: IntArray | None = None
 
     @property
     def input_length(self) -> int:
@@ -73,7 +75,8 @@ class Block:
 class MicroBatch:
     """What goes through the model at once: T tokens, M wanted log-probs of R rows.
 
-    tokens, positions           int64 [T]
+    tokens                      int64 [T]
+    positions                   int64 [T], or [3, T] of a model that sees
     blocks                      cover [0, T), in order
     read_at                     int64 [M]: the packed token whose hidden state predicts the target
     targets                     int64 [M]
@@ -198,13 +201,13 @@ def _lay_out(blocks: list[list[PackRow]]) -> MicroBatch:
             shared = min(shared, common_prefix(a, b))
         prefix = Run(end, shared)
         tokens.append(members[0].tokens[:shared].astype(np.int64))
-        positions.append(np.arange(shared, dtype=np.int64))
+        positions.append(_positions(members[0], 0, shared))
         end += shared
         suffixes = []
         for row in members:
             suffix = Run(end, row.input_length - shared)
             tokens.append(row.tokens[shared : row.input_length].astype(np.int64))
-            positions.append(np.arange(shared, row.input_length, dtype=np.int64))
+            positions.append(_positions(row, shared, row.input_length))
             end += suffix.length
             suffixes.append(suffix)
             homes[row.index] = (shared, prefix, suffix)
@@ -215,7 +218,7 @@ def _lay_out(blocks: list[list[PackRow]]) -> MicroBatch:
     counts = [len(row.targets_at) for row in rows]
     return MicroBatch(
         tokens=np.concatenate(tokens),
-        positions=np.concatenate(positions),
+        positions=np.concatenate(positions, axis=-1),
         blocks=tuple(placed),
         read_at=np.concatenate([_packed_place(row.targets_at - 1, *homes[row.index]) for row in rows]),
         targets=np.concatenate([row.tokens[row.targets_at].astype(np.int64) for row in rows]),
@@ -225,6 +228,10 @@ def _lay_out(blocks: list[list[PackRow]]) -> MicroBatch:
         trajectory=np.repeat(np.array([trajectories[row.trajectory] for row in rows], dtype=np.int64), counts),
         saved=saved,
     )
+
+
+def _positions(row: PackRow, start: int, stop: int) -> IntArray:
+    return np.arange(start, stop, dtype=np.int64) if row.positions is None else row.positions[:, start:stop]
 
 
 def _packed_place(token: IntArray, shared: int, prefix: Run, suffix: Run) -> IntArray:

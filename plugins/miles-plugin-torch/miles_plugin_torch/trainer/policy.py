@@ -20,6 +20,7 @@ from miles_plugin_torch.attention import attending, bound
 from miles_plugin_torch.trainer.packed_attention import PackedAttention
 from miles_plugin_torch.trainer.packing import MicroBatch
 from miles_plugin_torch.trainer.token_logprobs import token_logprobs
+from miles_plugin_torch.vision import ARCHITECTURES, Vision
 
 
 class Policy(torch.nn.Module):
@@ -28,6 +29,7 @@ class Policy(torch.nn.Module):
     def __init__(self, model: PreTrainedModel, *, dtype: torch.dtype, logit_tokens: int, recompute: bool) -> None:
         super().__init__()
         self.model = model
+        self.vision = Vision(model, cached=False) if type(model).__name__ in ARCHITECTURES else None
         self._dtype = dtype
         self._logit_tokens = logit_tokens
         if recompute:
@@ -38,11 +40,9 @@ class Policy(torch.nn.Module):
         """float32 [M] log-probs of `batch.targets` at their temperatures."""
         device = self.model.device
         with attending(PackedAttention(batch.blocks, device)), self._precision(device):
-            hidden = self.model.base_model(
-                input_ids=torch.from_numpy(batch.tokens).to(device)[None],
-                position_ids=torch.from_numpy(batch.positions).to(device)[None],
-                use_cache=False,
-            ).last_hidden_state[0]
+            hidden = self._hidden(
+                torch.from_numpy(batch.tokens).to(device), torch.from_numpy(batch.positions).to(device)
+            )
         read = hidden.index_select(0, torch.from_numpy(batch.read_at).to(device))
         head = self.model.get_output_embeddings()
         return token_logprobs(
@@ -54,6 +54,14 @@ class Policy(torch.nn.Module):
             self._logit_tokens,
         )
 
+    def _hidden(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """[T, H] of tokens int64 [T]."""
+        if self.vision is not None:
+            return self.vision.hidden(tokens, positions)
+        found = self.model.base_model(input_ids=tokens[None], position_ids=positions[None], use_cache=False)
+        states: torch.Tensor = found.last_hidden_state[0]
+        return states
+
     def _precision(self, device: torch.device) -> Any:
         """Weights are float32; a smaller type is what products are computed in."""
         if self._dtype == torch.float32:
@@ -64,7 +72,7 @@ class Policy(torch.nn.Module):
     def _check_head(self) -> None:
         """Some architectures scale or cap their logits after the output matrix; those would be silently wrong here."""
         model = self.model
-        count = min(4, int(model.config.vocab_size))
+        count = min(4, int(model.config.get_text_config().vocab_size))
         tokens = torch.arange(count, device=model.device)[None]
         places = torch.arange(count, device=model.device)[None]
         with attending(_plain_causal):

@@ -10,10 +10,14 @@ import torch
 
 from miles_core import RunError, Sequence
 from miles_plugin_torch.trainer.packing import FloatArray, MicroBatch, PackRow
+from miles_plugin_torch.vision import Vision
 
 
-def pack_row(index: int, sequence: Sequence, trajectory: Hashable, group: Hashable) -> PackRow | None:
-    """The row of a sequence; None when nothing in it was sampled, so that there is nothing to compute.
+def pack_row(
+    index: int, sequence: Sequence, trajectory: Hashable, group: Hashable, vision: Vision | None = None
+) -> PackRow | None:
+    """The row of a sequence, as `vision` has its images where the model sees; None when nothing in it was sampled, so
+    that there is nothing to compute.
 
     Raises RunError when its first token is sampled: nothing precedes it, so it has no log-prob.
     """
@@ -29,13 +33,15 @@ def pack_row(index: int, sequence: Sequence, trajectory: Hashable, group: Hashab
     for span in sequence.spans:
         if span.temperature > 0:  # greedy decoding reports its log-probs at temperature 1
             temperature[span.start : span.stop] = span.temperature
+    keys = sequence.tokens if vision is None else vision.take(sequence.tokens, sequence.images)
     return PackRow(
         index=index,
-        tokens=sequence.tokens,
+        tokens=keys,
         targets_at=targets_at,
         temperature=temperature[targets_at],
         trajectory=trajectory,
         group=group,
+        positions=None if vision is None else vision.positions(keys),
     )
 
 

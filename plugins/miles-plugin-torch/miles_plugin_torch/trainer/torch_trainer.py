@@ -39,6 +39,7 @@ from miles_plugin_torch.trainer.rows import pack_row, prompt_key
 from miles_plugin_torch.trainer.scoring import score_rows
 from miles_plugin_torch.trainer.trainable import select_trainable
 from miles_plugin_torch.trainer.wire import tensor_infos, wire_tensors
+from miles_plugin_torch.vision import Vision
 
 
 class TorchTrainer:
@@ -87,12 +88,14 @@ class TorchTrainer:
             tensors=tensor_infos(self._model, self._precision),
             shared_prefix=self._options.share_prefix,
             device=str(self._model.device),
+            images=self._policy.vision is not None,
         )
 
     def score(self, sequences: Several[Sequence]) -> list[FloatArray]:
         """See `miles_core.Trainer`. Sequences with the same prompt share it."""
         self._require_usable()
-        packed = [pack_row(index, line, index, prompt_key(line)) for index, line in enumerate(sequences)]
+        vision = self._seeing(sequences)
+        packed = [pack_row(index, line, index, prompt_key(line), vision) for index, line in enumerate(sequences)]
         return score_rows(
             self._policy,
             [row for row in packed if row is not None],
@@ -133,7 +136,8 @@ class TorchTrainer:
 
     def _learn(self, batch: Batch, loss: Loss[torch.Tensor]) -> StepReport:
         parts = minibatches(batch.rows, self._options.optimizer_steps)
-        lessons = [prepare(rows, loss) for rows in parts]
+        vision = self._seeing([row.sequence for row in batch.rows])
+        lessons = [prepare(rows, loss, vision) for rows in parts]
         if loss.needs_reference:
             self._score_reference(lessons)
         # The first lesson's old log-probs are those of its own forward pass: nothing has changed yet.
@@ -201,6 +205,15 @@ class TorchTrainer:
         finally:
             for name, parameter in self._trained.items():
                 parameter.data = current[name]
+
+    def _seeing(self, sequences: Several[Sequence]) -> Vision | None:
+        """The model's vision, with nothing left of earlier images. Raises RequestError for images where it has none."""
+        if self._policy.vision is None and any(line.images for line in sequences):
+            raise RequestError(f"there are sequences with images, and {type(self._model).__name__} takes none")
+        if self._policy.vision is not None:
+            self._policy.vision.forget()
+            self._policy.vision.check(span for line in sequences for span in line.images)
+        return self._policy.vision
 
     def _sending(self) -> Transport:
         if self._transport is None:
