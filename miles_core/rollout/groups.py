@@ -121,37 +121,39 @@ class GroupsRollout:
 
     def _start(self) -> list[Ticket]:
         """Tickets for the groups that may be started now."""
-        group_size, pace = self._context.group_size, self._pace
-        in_flight = len(self._tickets.in_flight)
-        free = startable(
-            pace,
-            group_size,
-            groups=in_flight,
-            samples=self._samples,
-            scoring=self._scoring,
-            entering=self._entering,
-        )
+        pace, round_goes_on = self._pace, self._pace.refill is Refill.ROUND and bool(self._tickets.in_flight)
         tickets: list[Ticket] = []
-        while len(tickets) < self._wanted - in_flight:
-            attempts = self._tickets.attempts_of_next(group_size)
-            taken = attempts if pace.refill is Refill.SAMPLE else group_size
-            if free is not None and free < taken:
-                break
+        while not round_goes_on and self._may_start():
+            attempts = self._tickets.attempts_of_next(self._context.group_size)
             ticket = self._tickets.start(self._context.data)
             if ticket is None:
                 self._exhausted = True
                 break
             tickets.append(ticket)
             self._samples += attempts
-            free = None if free is None else free - taken
         if tickets:
-            at_once = len(tickets) if pace.refill is Refill.ROUND else (pace.in_flight or 1) // group_size
-            self._patience.begin_round(at_once)
+            in_slots = (pace.in_flight or 1) // self._context.group_size
+            self._patience.begin_round(len(tickets) if pace.refill is Refill.ROUND else in_slots)
         self._tell_held()
         return tickets
 
+    def _may_start(self) -> bool:
+        """Whether a group is wanted and there are slots for it."""
+        groups, group_size = len(self._tickets.in_flight), self._context.group_size
+        if groups >= self._wanted or self._entering:
+            return False
+        most = self._pace.in_flight
+        if most is None:
+            return True
+        if self._pace.refill is Refill.SAMPLE:
+            # slow rewards hold the rollout up like a full buffer, or finished groups would pile up before them
+            free = most - self._samples
+            return self._scoring < most // group_size and free >= self._tickets.attempts_of_next(group_size)
+        return groups < most // group_size
+
     def _tell_held(self) -> None:
-        held = self._wanted <= len(self._tickets.in_flight) or self._entering > 0
+        nothing_to_start = self._exhausted or self._wanted <= len(self._tickets.in_flight)
+        held = nothing_to_start or self._entering > 0
         if held != self._held:
             self._held = held
             self._context.held_back(held)
@@ -172,6 +174,7 @@ class GroupsRollout:
             self._scoring -= 1
             self._patience.look_at(group)
         self._entering += 1
+        self._tell_held()
         verdict = await self._context.buffer.put(group)
         self._entering -= 1
         self._tickets.done(ticket)
@@ -193,7 +196,8 @@ class GroupsRollout:
 
     def _attempt_ended(self) -> None:
         self._samples -= 1
-        self._wake.set()
+        if self._may_start():
+            self._wake.set()
 
     def _tell(self, group: Group, verdict: Verdict) -> None:
         rewards = [t.reward for t in group.trajectories if t.reward is not None]
@@ -204,22 +208,6 @@ class GroupsRollout:
             disposition="buffered" if verdict.keep else verdict.reason,
             reward=sum(rewards) / len(rewards) if rewards else None,
         )
-
-
-def startable(pace: Pace, group_size: int, *, groups: int, samples: int, scoring: int, entering: int) -> int | None:
-    """Slots for attempts of new groups beside what is in flight: `groups`, their unfinished `samples`, and of the
-    groups those that are `scoring` and those that are `entering` a full buffer. None: as many as are wanted.
-
-    Slow rewards hold the rollout up like a full buffer, or finished groups would pile up before them.
-    """
-    if (groups if pace.refill is Refill.ROUND else entering) > 0:
-        return 0
-    if pace.in_flight is None:
-        return None
-    limit = pace.in_flight // group_size
-    if pace.refill is Refill.SAMPLE:
-        return max(0, pace.in_flight - samples) if scoring < limit else 0
-    return max(0, limit - groups) * group_size
 
 
 def _unusual(error: BaseException) -> PluginError:

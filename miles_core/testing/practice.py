@@ -20,15 +20,18 @@ from miles_core.types.trajectory import Disposition, Group
 @dataclass(slots=True)
 class Practice:
     """What came of it: the batches, what was discarded, how many groups were submitted, and who was idle how much from
-    step `warm[0]` to step `warm[1]`."""
+    step `warm[0]` to step `warm[1]` (`engine_gap` and `held_back` are as in docs/metrics.md)."""
 
     batches: list[list[Group]] = field(default_factory=list, repr=False)
     discards: list[Discard] = field(default_factory=list, repr=False)
     stale: int = 0
+    cancelled: int = 0
     submitted: int = 0
     seconds: float = 0.0
     trainer_idle: float = 0.0
     engine_idle: float = 0.0
+    engine_gap: float = 0.0
+    held_back: float = 0.0
 
 
 async def practise(
@@ -68,6 +71,7 @@ async def practise(
 
     def note(took: Took) -> None:
         result.stale += sum(discard.disposition is Disposition.STALE for discard in took.discards)
+        result.cancelled += sum(discard.disposition is Disposition.CANCELLED for discard in took.discards)
         if keep:
             result.discards += took.discards
             result.batches += [took.groups] if took.groups else ()
@@ -78,4 +82,5 @@ async def practise(
     result.submitted = rollout.state()["next_number"]
     result.seconds = clock.now() - began
     result.trainer_idle, result.engine_idle = idleness.trainer_idle, idleness.engine_idle
+    result.engine_gap, result.held_back = idleness.engine_gap, idleness.held_back
     return result

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from miles_core.contracts.lifecycle import RealClock
+from miles_core.contracts.pace import Pace
 from miles_core.contracts.rollout import Attempt, Discard, Draw, Filter, RolloutContext, Staleness, Verdict
 from miles_core.testing.fakes.makers import make_task, make_trajectory
 from miles_core.testing.fakes.two_tasks import TwoTasks
-from miles_core.types.sampling import Sampling
+from miles_core.types.sampling import NoiseKey, Sampling
 from miles_core.types.task import Task
 from miles_core.types.trajectory import Group, Trajectory
 
@@ -22,9 +23,13 @@ GROUP_SIZE = 2
 @dataclass(slots=True)
 class RolloutBench:
     """Everything around a rollout: endless tasks, a buffer that keeps all but the numbers in `rejected`, and attempts
-    that wait while `held` is set."""
+    that wait until `held` is set, of which the first of each group does not wait when the others are `straggling`."""
 
     rejected: frozenset[int] = frozenset()
+    straggling: bool = False
+    hopeless: Callable[[Group, int], str] | None = None
+    pace: Pace = field(default_factory=Pace)
+    noises: list[NoiseKey] = field(default_factory=list)
     error: Exception | None = None
     tasks: int | None = None
     kept: list[Group] = field(default_factory=list)
@@ -49,6 +54,8 @@ class RolloutBench:
             seed=1,
             clock=RealClock(),
             events=_Events(self),
+            pace=self.pace,
+            hopeless=self.hopeless,
         )
 
     async def generate(self, attempt: Attempt) -> Trajectory:
@@ -56,8 +63,10 @@ class RolloutBench:
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
+            self.noises.append(attempt.noise())
             await asyncio.sleep(0)
-            await self.held.wait()
+            if not (self.straggling and attempt.index == 0):
+                await self.held.wait()
             if self.error is not None:
                 raise self.error
             return make_trajectory("3", task=attempt.task, index=attempt.index, id=attempt.id)

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from collections.abc import Sequence as Several
+from dataclasses import replace
 
 from miles_core.contracts.rollout import Buffer, Discard, Filter, Staleness, Verdict
 from miles_core.errors import RequestError
@@ -14,7 +15,7 @@ from miles_core.testing.fakes.makers import make_group
 from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.living import settle, soon
 from miles_core.testing.kit.subject import ComponentSubject
-from miles_core.types.trajectory import Disposition, Group, Status
+from miles_core.types.trajectory import CANCELLED, Disposition, Group, Status
 
 PER_STEP = 2
 MANY = 200
@@ -210,6 +211,62 @@ async def metrics(subject: ComponentSubject) -> None:
         else:
             buffer.end()
             await soon(buffer.get(9), "get", "give what waits, or None")
+
+
+class _Mends:
+    """A staleness policy of this page: wants the first trajectory again, once."""
+
+    def judge(self, group: Group, version: int) -> Verdict:
+        whole = len(group.trajectories) == 2 and group.number == 0
+        return Verdict(False, "half is old", again=(0,)) if whole else Verdict(True)
+
+
+@check("buffer", Grade.GOLD, "a group of which a part is stale is told in two parts, or as stale whole")
+async def parts_are_told(subject: ComponentSubject) -> None:
+    told: list[Discard] = []
+    buffer = _buffer(subject, (), _Mends(), discarding=told.append)
+    group = _group(0)
+    await soon(buffer.put(group), "put", "a batch fits into the buffer")
+    await soon(buffer.put(_group(1)), "put", "a batch fits into the buffer")
+    got = await soon(buffer.get(5), "get", "skip what is stale")
+    expect(got is not None and got.number == 1, "the stale group came out", "keep is False: do not give it")
+    expect(len(told) == 1 and told[0].disposition is Disposition.STALE, f"it told {told}", "one discard, stale")
+    kept = told[0].kept
+    given = [t.id for part in (told[0].group, kept) if part is not None for t in part.trajectories]
+    expect(sorted(given) == sorted(t.id for t in group.trajectories), f"{given} are on record", "each exactly once")
+    if kept is not None:
+        expect([t.index for t in kept.trajectories] == [1], "it kept others than it was told", "again: index 0")
+
+
+@check("buffer", Grade.GOLD, "a group whose attempts were cancelled is not kept, and told as cancelled or aborted")
+async def cancelled_groups(subject: ComponentSubject) -> None:
+    buffer = _buffer(subject)
+    group = make_group(("", "b"), statuses=(Status.ABORTED, Status.COMPLETED))
+    first = replace(group.trajectories[0], metadata={CANCELLED: "it would be too old"})
+    verdict = await soon(buffer.put(group.replacing((first, group.trajectories[1]))), "put", "it must not wait")
+    expect(not verdict.keep and verdict.reason, f"it said {verdict!r:.100}", "reject it, with the reason")
+    dispositions = [discard.disposition for discard in buffer.discarded()]
+    known = dispositions in ([Disposition.CANCELLED], [Disposition.ABORTED])
+    expect(known, f"it told {dispositions}", "cancelled; a buffer that does not know it finds the group aborted")
+
+
+@check("buffer", Grade.GOLD, "one that can be resized takes in more at once, or fewer, and loses none")
+async def resizes(subject: ComponentSubject) -> None:
+    buffer = _buffer(subject)
+    resize = getattr(buffer, "resize", None)
+    if resize is None:
+        inapplicable("its size is fixed")
+    puts = [asyncio.ensure_future(buffer.put(_group(number))) for number in range(20)]
+    resize(6)
+    await settle()
+    expect(len(buffer.waiting()) == 6, f"resized to 6, {len(buffer.waiting())} wait", "let in who waits outside")
+    resize(2)
+    for left in range(20, 0, -1):
+        await soon(buffer.get(1), "get", "none is lost by a smaller size")
+        await settle()
+        most = max(2, 6 - (21 - left))
+        expect(len(buffer.waiting()) <= most, f"{len(buffer.waiting())} wait in 2 places", "let nobody in until it fits")
+    await asyncio.gather(*puts)
 
 
 def _buffer(

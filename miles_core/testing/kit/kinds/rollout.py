@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
+from miles_core.contracts.capabilities import REMAKES
+from miles_core.contracts.pace import Pace, Refill
 from miles_core.contracts.rollout import Rollout
 from miles_core.errors import RunError
 from miles_core.testing.kit.bench_rollout import GROUP_SIZE, RolloutBench
@@ -125,6 +128,83 @@ async def ends_with_the_data(subject: ComponentSubject) -> None:
     expect(bench.ends, "the data ended, and the buffer did not", "call context.buffer.end()")
     expect(bench.ends[0] is None, f"the buffer was ended with {bench.ends[0]!r}", "the end of the data is no error")
     expect(len(bench.kept) == 3, f"3 tasks, {len(bench.kept)} groups", "put what was begun before the end")
+
+
+@check("rollout", Grade.GOLD, "one that remakes keeps what it is given, and makes the rest with noise of its own")
+async def remakes(subject: ComponentSubject) -> None:
+    rollout: Any = subject.build()
+    says = REMAKES in subject.registered.component.capabilities
+    if not hasattr(rollout, "remake"):
+        expect(not says, f"it declares {REMAKES!r} and has no method remake", "add it (miles_core's Remakes)")
+        inapplicable("it makes whole groups only")
+    expect(says, f"it has the method remake, and does not declare {REMAKES!r}", "declare it: policies ask")
+    bench = RolloutBench()
+    await soon(rollout.start(bench.context()), "start", "return at once, and work in a task")
+    rollout.grant(1)
+    await bench.until(lambda: len(bench.kept) >= 1)
+    before = bench.kept[0]
+    rollout.remake(before.replacing(before.trajectories[:1]))
+    state = json.loads(json.dumps(rollout.state(), allow_nan=False))
+    await bench.until(lambda: len(bench.kept) >= 2)
+    await _close(rollout)
+    expect(len(bench.kept) == 2, f"{len(bench.kept)} groups are kept", "remake(kept) grants one group")
+    after = bench.kept[1]
+    same = (after.task.id, after.draw) == (before.task.id, before.draw) and after.number != before.number
+    expect(same, f"{before.id} became {after.id} of task {after.task.id!r}", "the same draw under a new number")
+    expect(after.trajectories[0].id == before.trajectories[0].id, "what was kept is gone", "keep it as it is")
+    new = {t.id for t in after.trajectories} - {t.id for t in before.trajectories}
+    expect(len(new) == GROUP_SIZE - 1, f"{len(new)} trajectories are new", "make those at the missing indices")
+    expect(len(set(bench.noises)) == len(bench.noises), "noise was used twice", "attempts have `remade` + 1")
+    resumed, again = subject.build(), RolloutBench()
+    resumed.restore(state)
+    await soon(resumed.start(again.context()), "start", "return at once, and work in a task")
+    await again.until(lambda: len(again.kept) >= 1)
+    await _close(resumed)
+    ids = [t.id for group in again.kept for t in group.trajectories]
+    expect(ids == [t.id for t in after.trajectories], f"resumed, it made {ids}", "keep in state() what a group keeps")
+
+
+@check("rollout", Grade.GOLD, "one that foresees cancels what is hopeless, and puts it with the reason")
+async def gives_up(subject: ComponentSubject) -> None:
+    bench = RolloutBench(straggling=True, hopeless=lambda _, version: "too old" if version > 1 else "")
+    rollout: Any = await _started(subject, bench)
+    if not hasattr(rollout, "foresee"):
+        await _close(rollout)
+        inapplicable("it lets every attempt end")
+    bench.held.clear()
+    rollout.grant(1)
+    rollout.foresee(1)
+    await settle()
+    expect(not bench.kept and bench.in_flight, "it cancelled what could be trained", "ask context.hopeless")
+    rollout.foresee(2)
+    await bench.until(lambda: bool(bench.kept))
+    waiting = bench.in_flight
+    await _close(rollout)
+    expect(bench.kept, "it put nothing", "put the group as it is, with cancelled attempts as ABORTED")
+    expect(bench.kept[0].cancelled == "too old", f"the reason is {bench.kept[0].cancelled!r}", "metadata[CANCELLED]")
+    expect(len(bench.kept[0].trajectories) == GROUP_SIZE, "the group is not whole", "one trajectory for each attempt")
+    expect(not waiting or len(bench.kept) > 1, f"{waiting} attempts go on", "cancel their tasks")
+
+
+@check("rollout", Grade.GOLD, "one that can be paced anew fills as many slots as it then has")
+async def repaces(subject: ComponentSubject) -> None:
+    bench = RolloutBench(pace=Pace(refill=Refill.SAMPLE, in_flight=GROUP_SIZE))
+    rollout: Any = await _started(subject, bench)
+    if not hasattr(rollout, "repace"):
+        await _close(rollout)
+        inapplicable("its pace is that of the beginning")
+    bench.held.clear()
+    rollout.grant(8)
+    await settle()
+    found = [bench.in_flight]
+    rollout.repace(Pace(refill=Refill.SAMPLE, in_flight=3 * GROUP_SIZE))
+    await settle()
+    found.append(bench.in_flight)
+    bench.held.set()
+    await bench.until(lambda: len(bench.kept) >= 8)
+    await _close(rollout)
+    wanted = [GROUP_SIZE, 3 * GROUP_SIZE]
+    expect(found == wanted, f"attempts in flight were {found}, not {wanted}", "read the pace before each start")
 
 
 async def _started(subject: ComponentSubject, bench: RolloutBench) -> Rollout:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from miles_core.contracts.options import ScheduleOptions
 from miles_core.contracts.pace import Pace
 from miles_core.contracts.rollout import Schedule
-from miles_core.testing.kit.check import Grade, check, expect
+from miles_core.testing.kit.check import Grade, check, expect, inapplicable
 from miles_core.testing.kit.subject import ComponentSubject
 
 STEPS = 200
@@ -55,4 +57,34 @@ def publishes(subject: ComponentSubject) -> None:
         later == first[middle:],
         f"a run that is resumed at step {middle} gets other answers than one that came there",
         "answer from the step alone",
+    )
+
+
+@check("schedule", Grade.GOLD, "one that adapts says each change in words, and a resumed one goes on the same")
+def adapts(subject: ComponentSubject) -> None:
+    schedule = subject.build()
+    if not hasattr(schedule, "adapt"):
+        inapplicable("it does not adapt")
+    schedule.begin(4 * schedule.groups_per_step)
+    for step in range(1, STEPS):
+        before = (schedule.pace, schedule.room, dict(schedule.settings()))
+        waits = (step // 20) % 2
+        times = {"time/rollout": 9.0 * waits, "time/train": 1.0, "time/publish": 0.0, "time/step": 1.0 + 9.0 * waits}
+        said = list(schedule.adapt(step, {**times, "time/engine_idle": 0.0, "buffer/staleness_mean": 3.0}))
+        wrong = [each for each in said if not isinstance(each, str) or not each.strip()]
+        expect(not wrong, f"adapt gave {wrong}", "a sentence for each change, with the measurement that caused it")
+        changed = before != (schedule.pace, schedule.room, dict(schedule.settings()))
+        expect(changed == bool(said), f"changed {changed}, and said {said}", "say what was changed, and only that")
+        reach = schedule.reach(step, False)
+        expect(reach is None or reach > step, f"reach({step}, False) is {reach}", "step + 1 or more, adapted or not")
+    resumed = subject.build()
+    resumed.begin(4 * schedule.groups_per_step)
+    resumed.restore(json.loads(json.dumps(schedule.state(), allow_nan=False)))
+    same = (resumed.pace, resumed.room, resumed.settings()) == (schedule.pace, schedule.room, schedule.settings())
+    expect(same, "after restore its settings differ", "keep all of it in state()")
+    coming = range(STEPS, STEPS + 20)
+    expect(
+        [resumed.publishes(step) for step in coming] == [schedule.publishes(step) for step in coming],
+        "after restore it publishes at other steps",
+        "keep in state() what publishes() depends on",
     )

@@ -67,3 +67,40 @@ def only_masks(subject: ComponentSubject) -> None:
                 expect(np.array_equal(new.tokens, old.tokens), "tokens differ", "change only what is learned from")
                 more = new.sampled & ~old.sampled
                 expect(not more.any(), "more tokens are to be learned from than were sampled", "only mask tokens out")
+
+
+@check("staleness", Grade.GOLD, "what it calls hopeless it finds stale, whatever comes beside it and ever after")
+def hopeless_is_stale(subject: ComponentSubject) -> None:
+    policy = subject.build()
+    hopeless = getattr(policy, "hopeless", None)
+    if hopeless is None:
+        inapplicable("it foresees nothing: attempts in flight go on to their end")
+    task = make_task()
+    begun = make_group(("a",), (1.0,), task=task, version=1)
+    for version in range(1, 40):
+        why = hopeless(begun, version)
+        expect(isinstance(why, str), f"hopeless returned {why!r:.100}", 'a reason, or "" when it may still be trained')
+        if not why:
+            continue
+        young = make_trajectory("b", 0.0, task=task, index=1, id="g0.1", version=version)
+        whole = begun.replacing((*begun.trajectories, young))
+        for later in (version, version + 1, version + 10):
+            kept = policy.judge(whole, later).keep
+            expect(not kept, f"hopeless at version {version}, and kept at {later}", "cancel only what is lost for sure")
+
+
+@check("staleness", Grade.GOLD, "the trajectories that it wants made again are some of the group, and not all")
+def again_is_some(subject: ComponentSubject) -> None:
+    policy: Staleness = subject.build()
+    task = make_task()
+    made = tuple(
+        make_trajectory("ab", 1.0, task=task, index=index, id=f"g0.{index}", version=version)
+        for index, version in enumerate((1, 9, 9))
+    )
+    asked = [v for v in (policy.judge(Group(task, 0, 0, made), version) for version in range(9, 20)) if v.again]
+    if not asked:
+        inapplicable("it asks for none")
+    for verdict in asked:
+        expect(not verdict.keep and verdict.reason.strip(), f"{verdict!r:.100}", 'Verdict(False, "why", again=(…,))')
+        fits = set(verdict.again) < {0, 1, 2}
+        expect(fits, f"again is {verdict.again} of a group of 3", "indices of the group; if all are old, drop it whole")
