@@ -119,6 +119,9 @@ class Handle(Protocol):
     """A living object in another process. `call` awaits any of its public methods by name.
 
     Raises what the method raised, or WorkerDied (naming worker, exit status and its last words) when the process ends.
+
+    A handle may have a plain method `kill()`, which ends the process at once, without asking. A process that hangs is
+    then gone at once; without it, it is closed like any other, which takes as long as the runtime lets it.
     """
 
     @property
@@ -134,7 +137,8 @@ class Runtime(Protocol):
 
     async def start(self, ref: ComponentRef, context: BuildContext) -> Handle:
         """Build the component in a process of its own and return when it is ready. What starts in one tick of the
-        event loop may be placed together, all of it or none."""
+        event loop may be placed together, all of it or none. A component whose process has ended may be started again
+        under its name; one whose start is cancelled or fails leaves no process."""
         ...
 
     async def close(self) -> None:

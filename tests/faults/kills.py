@@ -2,10 +2,11 @@
 
     python tests/faults/kills.py --count 10 [--runtime local|ray|both] [--seed 1] [--record FILE]
 
-Each run is the toy ring in real processes, killed with SIGKILL up to three times at random moments. After the death of
-an engine or of the trainer the run must come to its end by itself; after the death of the driver it is resumed (started
-again, where no checkpoint was saved yet). Then it is audited. Runs go on until `--count` kills have hit somebody. A line
-for each run says who was killed; the exit code is 1 when a run did not end well. `--record` writes the figures as JSON.
+Each run is the toy ring in real processes, killed with SIGKILL up to four times at random moments. After the death of
+an engine or of the trainer the run must come to its end by itself; after the death of the driver it is resumed, or
+begun again where no checkpoint was saved yet. Then it is audited. Runs go on until `--count` kills have hit somebody. A
+line for each run says who was killed; the exit code is 1 when a run did not end well. `--record` writes the figures as
+JSON.
 
 The session server lives in the driver's process and dies with it.
 """
@@ -47,7 +48,7 @@ engine: {{use: toy, replicas: {replicas}, seconds_per_token: 0.006}}
 trainer: {{use: toy}}
 runtime: {{use: {runtime}}}
 checkpoint: {{every: 3}}
-faults: {{restart_delay: 0.05}}
+faults: {{restart_delay: 0.05, engine_restarts: 4, restores: 4}}
 steps: 16
 """
 SCHEDULES = {
@@ -57,7 +58,7 @@ SCHEDULES = {
     "async ": ", max_staleness: 3, update_every: 2",
 }
 WHO = ("engine", "trainer", "driver")
-KILLS = 3
+KILLS = 4
 """In one run at most: fewer than what the recipe's `faults` let it bear."""
 
 SPREAD = 1.2
@@ -99,7 +100,7 @@ class Victim:
 
     def go(self, choice: random.Random) -> None:
         """From its beginning to its end, through up to KILLS kills."""
-        left = choice.randint(1, KILLS)
+        left = choice.randint(2, KILLS)
         while True:
             since = datetime.now(UTC).isoformat(timespec="milliseconds")
             with (self.folder / "output.txt").open("a") as output:

@@ -60,6 +60,36 @@ def test_local_and_ray_give_the_same_numbers(cluster: Connection, folder: Path):
     assert numbers(ring(folder, runtime=RAY, transport={"use": "ray-object-store"})) == local
 
 
+def test_actors_that_die_take_nothing_with_them(cluster: Connection, folder: Path):
+    """An engine and the trainer each end their process once, in the middle of the run."""
+    (folder / "mortal.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        "from miles_core.testing.toy.engine import ToyEngine, ToyEngineOptions\n"
+        "from miles_core.testing.toy.trainer import ToyTrainer, ToyTrainerOptions\n"
+        "def die_once(who):\n"
+        "    if not Path(f'{who}.dead').exists():\n"
+        "        Path(f'{who}.dead').touch()\n"
+        "        os._exit(9)\n"
+        "class Engine(ToyEngine):\n"
+        "    Options = ToyEngineOptions\n"
+        "    async def generate(self, request):\n"
+        "        if request.id == 'g4.1': die_once('engine')\n"
+        "        return await super().generate(request)\n"
+        "class Trainer(ToyTrainer):\n"
+        "    Options = ToyTrainerOptions\n"
+        "    def step(self, batch):\n"
+        "        if batch.step == 2: die_once('trainer')\n"
+        "        return super().step(batch)\n"
+    )
+    whole = numbers(ring(folder, runtime={"use": "local"}))
+    mortal = {"engine": {"use": "mortal:Engine", "replicas": 2}, "trainer": {"use": "mortal:Trainer"}}
+    done = ring(folder, runtime=RAY, checkpoint={"every": 1}, faults={"restart_delay": 0.05}, **mortal)
+    faults = ("time/", "engine/", "trainer/restores")
+    kept = [{k: v for k, v in record.items() if not k.startswith(faults)} for record in numbers(done)]
+    assert kept == [{k: v for k, v in record.items() if not k.startswith(faults)} for record in whole]
+    assert (done.summary["faults"]["engines_lost"], done.summary["faults"]["restores"]) == (1, 1)
+
+
 def test_a_spread_over_machines_needs_a_transport_that_crosses_them(folder: Path):
     spread = {**RAY, "address": "10.0.0.1:6379", "placement": "spread"}
     with pytest.raises(RequestError, match=r"(?s)'shared-memory' reaches only one.*ray-object-store"):

@@ -88,6 +88,27 @@ async def deaths(subject: ComponentSubject) -> None:
         expect(not handle.alive, "the handle of a dead process is alive", "see that it ended")
 
 
+@check("runtime", Grade.GOLD, "a component whose process died is started again under its name, and the others go on")
+async def starts_again(subject: ComponentSubject) -> None:
+    async with _runtime(subject) as runtime:
+        handle, other = [await _start(runtime, subject, name) for name in ("mortal", "other")]
+        first = (await handle.call("where"))[0]
+        if first == os.getpid():
+            inapplicable("its components live in this very process")
+        kill = getattr(handle, "kill", None)
+        dying = asyncio.ensure_future(handle.call("wait" if kill else "die"))
+        await settle()
+        if kill is not None:
+            kill()
+        with contextlib.suppress(WorkerDied):
+            await soon(dying, "a call to a process that was killed", "raise WorkerDied in whoever waits")
+        await handle.close()
+        again = await _start(runtime, subject, "mortal")
+        expect((await again.call("where"))[0] != first, "it is the process that died", "start another one")
+        expect(await again.call("echo", 3) == 3, "it does not answer", "a name is free when its process has ended")
+        expect(await other.call("echo", 4) == 4, "another component broke with it", "keep them apart")
+
+
 @check("runtime", Grade.GOLD, "close ends every process, and calls after it raise WorkerDied")
 async def leaves_no_process(subject: ComponentSubject) -> None:
     async with _runtime(subject) as runtime:
