@@ -66,8 +66,8 @@ def children_of(pid: int) -> list[int]:
 
 
 class Killer:
-    """Kills drivers with SIGKILL at given moments: when there is the checkpoint of that step, at 0 after the first step.
-    Works beside a run in this process."""
+    """Kills drivers with SIGKILL at given moments: when the checkpoint of that step is there, or at 0
+    after the first step. Works beside a run in this process."""
 
     def __init__(self, runs: Path, *moments: int) -> None:
         self.killed: list[int] = []

@@ -48,6 +48,11 @@ class RayHandle:
             raise RunError(f"worker {self._name!r} has not started")
         return self._arrival.pid
 
+    @property
+    def actor_id(self) -> str:
+        """Ray's; "" before it is there."""
+        return self._arrival.actor if self._arrival else ""
+
     async def open(self, told: Instructions, ref: ComponentRef, context: BuildContext, seconds: float) -> None:
         """Wait for the process, send what to build, and wait until it is built. Raises what building raised; then the
         process is ended, and its place is free."""

@@ -23,6 +23,9 @@ class RayOptions(RuntimeOptions):
     gpus_per_engine: NonNegativeFloat = Field(default=0, description="GPUs that each engine reserves")
     cpus_per_trainer: PositiveFloat = Field(default=1, description="CPUs that the trainer reserves")
     gpus_per_trainer: NonNegativeFloat = Field(default=0, description="GPUs that the trainer reserves")
+    cpus_per_driver: PositiveFloat = Field(
+        default=0.25, description="CPUs that a driver which lives in a worker reserves"
+    )
     cpus: PositiveInt | None = Field(
         default=None,
         description="CPUs that may be reserved in a cluster of its own (default: any number, shared by all)",

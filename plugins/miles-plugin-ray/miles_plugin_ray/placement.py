@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ Resources = Mapping[str, float]
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK"]
 
 POLL_SECONDS = 0.5
+
+_PREFIX = "miles-of-"
 
 _LITTLE = 0.001
 """Of a machine's own resource, which thereby names the machine."""
@@ -44,7 +47,9 @@ class Place:
 
 
 def resources_of(ref: ComponentRef, options: RayOptions) -> Resources:
-    """What a worker reserves: the trainer its own, every other one an engine's."""
+    """What a worker reserves: trainer and driver their own, every other one an engine's."""
+    if ref.kind == "driver":
+        return {"CPU": options.cpus_per_driver}
     trains = ref.kind == "trainer"
     cpus = options.cpus_per_trainer if trains else options.cpus_per_engine
     gpus = options.gpus_per_trainer if trains else options.gpus_per_engine
@@ -57,6 +62,7 @@ class Places:
 
     def __init__(self, placement: Literal["pack", "spread"], seconds: float) -> None:
         self._strategy: Strategy = "SPREAD" if placement == "spread" else "PACK"
+        self._made = 0
         self._seconds = seconds
         self._groups: list[PlacementGroup] = []
         self._free: list[Place] = []
@@ -99,7 +105,7 @@ class Places:
         if one_machine and self._machine is not None:
             bundles = [{**each, self._machine: _LITTLE} for each in bundles]
         strategy: Strategy = "STRICT_PACK" if one_machine else self._strategy
-        group = placement_group(bundles, strategy=strategy)
+        group = placement_group(bundles, strategy=strategy, name=self._name())
         self._groups.append(group)
         if not await _reserved(group, self._seconds):
             self._groups.remove(group)
@@ -108,6 +114,20 @@ class Places:
         if one_machine and self._machine is None:
             self._machine = await asyncio.to_thread(_machine_of, group)
         return [Place(group, index, each) for index, each in enumerate(wanted)]
+
+    def _name(self) -> str:
+        """In an actor its groups bear its name, by which they are found when it has died: Ray frees them only when the
+        whole job ends. Elsewhere they have none."""
+        self._made += 1
+        actor = ray.get_runtime_context().get_actor_id()
+        return f"{_PREFIX}{actor}-{os.getpid()}-{id(self)}-{self._made}" if actor else ""
+
+
+def free_groups_of(actor: str) -> None:
+    """Free what an actor that is no more had reserved. Blocks."""
+    for number, facts in ray.util.placement_group_table().items():
+        if facts["name"].startswith(f"{_PREFIX}{actor}-") and facts["state"] != "REMOVED":
+            remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(number)))
 
 
 async def _reserved(group: PlacementGroup, seconds: float) -> bool:

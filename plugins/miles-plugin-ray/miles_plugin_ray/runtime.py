@@ -15,12 +15,12 @@ from pathlib import Path
 import ray
 
 from miles_core import BuildContext, ComponentRef, RunError, worker_path
-from miles_plugin_ray.connection import Connection
+from miles_plugin_ray.connection import Connection, bounded
 from miles_plugin_ray.handle import RayHandle
 from miles_plugin_ray.options import RayOptions
 from miles_plugin_ray.own_cluster import Size
-from miles_plugin_ray.placement import Place, Places, resources_of
-from miles_plugin_ray.workplace import Instructions, Workplace
+from miles_plugin_ray.placement import Place, Places, free_groups_of, resources_of
+from miles_plugin_ray.workplace import Instructions, Workplace, told
 
 ONE_MACHINE = "one-machine"
 DEFAULTS = {"PYDANTIC_DISABLE_PLUGINS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -45,6 +45,8 @@ class RayRuntime:
         self._handles: list[RayHandle] = []
         self._starting: list[_Start] = []
         self._placing: set[asyncio.Task[None]] = set()
+        self._freeing: set[asyncio.Task[None]] = set()
+        self._host = told()
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -60,25 +62,40 @@ class RayRuntime:
             **place.actor_options(),
         )
         log = self._log_of(context.name)
-        handle = RayHandle(
-            context.name, actor.remote(), log, self._options.grace_seconds, lambda: self._places.give_back(place)
-        )
+
+        def left() -> None:
+            self._places.give_back(place)
+            if ref.kind == "driver" and self._lives:
+                self._free(handle.actor_id)
+
+        handle = RayHandle(context.name, actor.remote(), log, self._options.grace_seconds, left)
         self._handles.append(handle)
-        told = Instructions(worker_path(), os.getcwd(), log)  # noqa: PTH109 - as text, for another machine
-        await handle.open(told, ref, context, self._options.start_seconds)
+        folder = os.getcwd()  # noqa: PTH109 - as text, for another machine
+        instructions = Instructions(worker_path(), folder, log, self._own, self._environment())
+        await handle.open(instructions, ref, context, self._options.start_seconds)
         return handle
+
+    @property
+    def _own(self) -> bool:
+        """Whether the cluster is the run's own: of this process, or of the one whose actor it is."""
+        return self._connection is not None and (self._connection.own or (self._host is not None and self._host.own))
+
+    @property
+    def _lives(self) -> bool:
+        return self._connection is not None and self._connection.lives
 
     async def close(self) -> None:
         for task in self._placing:
             task.cancel()
         await asyncio.gather(*self._placing, return_exceptions=True)
-        lives = self._connection is not None and self._connection.lives
+        lives = self._lives
         try:
             if lives:
                 await asyncio.gather(*(handle.close() for handle in self._handles))
             else:
                 for handle in self._handles:
                     handle.abandon()
+            await asyncio.gather(*self._freeing, return_exceptions=True)
         finally:
             self._handles.clear()
             async with self._connecting:
@@ -90,6 +107,13 @@ class RayRuntime:
             if self._scratch is not None:
                 self._scratch.cleanup()
                 self._scratch = None
+
+    def _free(self, actor: str) -> None:
+        """What a driver had reserved for its own workers, which end with it."""
+        work = asyncio.to_thread(bounded, lambda: free_groups_of(actor), self._options.grace_seconds)
+        task = asyncio.create_task(work, name="freeing places")
+        self._freeing.add(task)
+        task.add_done_callback(self._freeing.discard)
 
     async def _place(self, ref: ComponentRef, context: BuildContext) -> Place:
         place: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
@@ -108,8 +132,9 @@ class RayRuntime:
         wanted = [resources_of(start.ref, self._options) for start in starts]
         one = any(ONE_MACHINE in part.capabilities for start in starts for part in start.context.parts.values())
         try:
-            grows = not (await self._connect()).own
-            places = await self._places.reserve(wanted, one_machine=one, grows=grows)
+            await self._connect()
+            await asyncio.gather(*self._freeing)
+            places = await self._places.reserve(wanted, one_machine=one, grows=not self._own)
         except BaseException as error:
             for start in starts:
                 if not start.place.done():
@@ -144,8 +169,9 @@ class RayRuntime:
     def _environment(self) -> Mapping[str, str]:
         """Variables that an actor has beside those of its machine. Ray gives each as many threads as it reserves CPUs;
         on one machine it gets what a child process would have, so that it computes the same bits."""
-        known = {name: os.environ[name] for name in (*DEFAULTS, THREADS) if name in os.environ}
-        own = {THREADS: str(_processors())} if self._connection is not None and self._connection.own else {}
+        given = os.environ if self._host is None else self._host.environment
+        known = {name: given[name] for name in (*DEFAULTS, THREADS) if name in given}
+        own = {THREADS: str(_processors())} if self._own else {}
         return {**DEFAULTS, **own, **known, **self._options.environment}
 
     def _log_of(self, name: str) -> Path:

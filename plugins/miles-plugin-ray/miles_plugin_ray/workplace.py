@@ -11,7 +11,7 @@ import queue
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,22 +25,36 @@ from miles_plugin_ray.cargo import Cargo, pack, unpack
 class Instructions:
     """What an actor is told before anything else.
 
-    path    the driver's import path
-    folder  its working directory; kept to where it exists
-    log     file that takes all that the process prints
+    path         the driver's import path
+    folder       its working directory; kept to where it exists
+    log          file that takes all that the process prints
+    own          whether the cluster is the run's own
+    environment  the variables that the runtime gave it; Ray adds some
     """
 
     path: Sequence[str]
     folder: str
     log: Path
+    own: bool
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Who the actor is: its process, and the node that it is on."""
+    """Who the actor is: its process, the node that it is on, and Ray's id of it."""
 
     pid: int
     node: str
+    actor: str
+
+
+_instructions: Instructions | None = None
+
+
+def told() -> Instructions | None:
+    """What this process was told when it is an actor of ours; None in any other. A driver that lives in an actor starts
+    its own workers by it."""
+    return _instructions
 
 
 class Workplace:
@@ -48,6 +62,8 @@ class Workplace:
 
     def prepare(self, told: Instructions) -> Arrival:
         """Make this process one of the driver's, before anything of a plugin is imported."""
+        global _instructions
+        _instructions = told
         sys.path[:0] = [entry for entry in told.path if entry not in sys.path]
         os.environ["PYTHONPATH"] = os.pathsep.join(told.path)
         with contextlib.suppress(OSError):  # another machine may not have it; what needs it says so
@@ -59,7 +75,8 @@ class Workplace:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="component", daemon=True).start()
         self._server = ComponentServer(self._answer)
-        return Arrival(os.getpid(), ray.get_runtime_context().get_node_id())
+        here = ray.get_runtime_context()
+        return Arrival(os.getpid(), here.get_node_id(), here.get_actor_id() or "")
 
     def take(self, place: int, cargo: Cargo) -> None:
         """One tick of the driver. Ray may start calls out of order, so each says its place. The first brings what to

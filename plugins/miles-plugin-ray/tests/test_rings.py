@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +95,22 @@ def test_actors_that_die_take_nothing_with_them(cluster: Connection, folder: Pat
 def test_a_spread_over_machines_needs_a_transport_that_crosses_them(folder: Path):
     spread = {**RAY, "address": "10.0.0.1:6379", "placement": "spread"}
     with pytest.raises(RequestError, match=r"(?s)'shared-memory' reaches only one.*ray-object-store"):
-        ring(folder, runtime=spread)
+        ring(folder, runtime=spread, transport={"use": "shared-memory"})
     with pytest.raises(RequestError, match="`address` joins another one"):
         ring(folder, runtime={**RAY, "address": "10.0.0.1:6379", "cpus": 4})
+
+
+def test_auto_crosses_machines_in_a_cluster_that_is_joined(folder: Path):
+    joined = ["--set", "runtime.use=ray", "--set", "runtime.address=10.0.0.1:6379"]
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(RECIPE, sort_keys=False))
+    for settings, transport, why in (
+        ([], "shared-memory", "auto: engines and trainer share one machine"),
+        (joined, "ray-object-store", "auto: the cluster at 10.0.0.1:6379 may be several machines, and "),
+    ):
+        miles = [sys.executable, "-m", "miles_core.cli.entry", "plan", "recipe.yaml", *settings]
+        told = subprocess.run(miles, capture_output=True, text=True, check=True).stdout
+        (line,) = [line for line in told.splitlines() if line.split()[:1] == ["transport.use"]]
+        assert transport in line and why in line
 
 
 def test_the_object_store_frees_what_is_released(cluster: Connection):
