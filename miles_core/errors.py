@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -47,8 +48,9 @@ class MilesError(Exception):
         self.problems: tuple[Problem, ...] = (Problem(what, where, mend),) if isinstance(what, str) else tuple(what)
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
-    def __reduce__(self) -> tuple[type[MilesError], tuple[tuple[Problem, ...]], dict[str, str]]:
-        return (type(self), (self.problems,), {"origin": self.origin})
+    def __reduce__(self) -> tuple[type[MilesError], tuple[tuple[Problem, ...]], dict[str, Any]]:
+        notes = {"__notes__": self.__notes__} if hasattr(self, "__notes__") else {}
+        return (type(self), (self.problems,), {"origin": self.origin, **notes})
 
 
 class RequestError(MilesError):

@@ -90,7 +90,7 @@ class ComponentServer:
                 error.origin = text
             else:
                 error.add_note(text)
-            self._reply(Reply(number, error=_portable(error)))
+            self._reply(Reply(number, error=portable(error)))
         else:
             self._reply(Reply(number, value))
 
@@ -115,16 +115,16 @@ class ComponentServer:
             self._send([Reply(reply.number, error=RunError(what))])
 
 
-def _portable(error: BaseException) -> BaseException:
+def portable(error: BaseException) -> BaseException:
     """The error itself when it can be raised elsewhere, else a RunError with its text and notes."""
     reason = _why_not_portable(error)
     if not reason:
         return error
-    portable = RunError(f"{type(error).__name__}: {error}")
-    portable.add_note(f"(the original error stays in the worker: {reason})")
+    told = RunError(f"{type(error).__name__}: {error}")
+    told.add_note(f"(the original error stays in the worker: {reason})")
     for note in getattr(error, "__notes__", ()):
-        portable.add_note(note)
-    return portable
+        told.add_note(note)
+    return told
 
 
 def _why_not_portable(error: BaseException) -> str:
