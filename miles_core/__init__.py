@@ -23,7 +23,7 @@ _HOME = {
     "miles_core.types.image_file": "ImageFile",
     "miles_core.types.sequence": "NO_VERSION Sequence Span",
     "miles_core.types.task": "Message Task ToolDefinition",
-    "miles_core.types.trajectory": "Disposition Group Score Status Trajectory",
+    "miles_core.types.trajectory": "CANCELLED Disposition Group REMADE Score Status Trajectory",
     "miles_core.contracts.component": "BuildContext Component ComponentRef load_attribute",
     "miles_core.contracts.engine": (
         "Engine EngineCapabilities EngineClient EngineStats Finish GenerateRequest GenerateResult PauseMode VersionSpan"
@@ -40,8 +40,8 @@ _HOME = {
     "miles_core.contracts.pace": "Pace Refill",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
-        "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward "
-        "Rollout RolloutContext Schedule Staleness Verdict"
+        "Adapts Agent Attempt Buffer Data Discard Draw Episode Filter Foresees GenerateContext Generator GivesUp Matcher "
+        "Outcome Remakes Repaces Resizes Reward Rollout RolloutContext Schedule Staleness Verdict"
     ),
     "miles_core.contracts.sessions": "Collected SessionAddress SessionRules Sessions",
     "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from miles_core.contracts.pace import Pace as Pace, Refill as Refill
     from miles_core.contracts.planning import RecipeFacts as RecipeFacts
     from miles_core.contracts.rollout import (
+        Adapts as Adapts,
         Agent as Agent,
         Attempt as Attempt,
         Buffer as Buffer,
@@ -146,10 +147,15 @@ if TYPE_CHECKING:
         Draw as Draw,
         Episode as Episode,
         Filter as Filter,
+        Foresees as Foresees,
         GenerateContext as GenerateContext,
         Generator as Generator,
+        GivesUp as GivesUp,
         Matcher as Matcher,
         Outcome as Outcome,
+        Remakes as Remakes,
+        Repaces as Repaces,
+        Resizes as Resizes,
         Reward as Reward,
         Rollout as Rollout,
         RolloutContext as RolloutContext,
@@ -211,8 +217,10 @@ if TYPE_CHECKING:
     from miles_core.types.sequence import NO_VERSION as NO_VERSION, Sequence as Sequence, Span as Span
     from miles_core.types.task import Message as Message, Task as Task, ToolDefinition as ToolDefinition
     from miles_core.types.trajectory import (
+        CANCELLED as CANCELLED,
         Disposition as Disposition,
         Group as Group,
+        REMADE as REMADE,
         Score as Score,
         Status as Status,
         Trajectory as Trajectory,

@@ -146,6 +146,8 @@ def _show(result: Mapping[str, Any]) -> None:
         say(f"  {result['bottleneck']}")
         say(f"  trainer idle               {steady['trainer_idle']:7.1%}  waits for groups")
         say(f"  engine idle                {steady['engine_idle']:7.1%}  of what the schedule lets be in flight")
+        say(f"  held back                  {steady['held_back']:7.1%}  no group may start: none is granted, or no room")
+        say(f"  engine gap                 {steady['engine_gap']:7.1%}  engine idle in the other time")
         say(f"  engines without a request  {steady['engines_without_requests']:7.1%}")
         say(f"  slots without a request    {steady['slots_without_requests']:7.1%}  of all slots of all engines")
         say(
@@ -158,6 +160,10 @@ def _show(result: Mapping[str, Any]) -> None:
     reasons = ", ".join(f"{count} {reason}" for reason, count in result["discarded_groups"].items())
     say(f"discarded groups: {reasons or 'none'}")
     _show_lengths(result)
+    if result["length_bias"]:
+        say(result["length_bias"])
+    for each in result.get("adapted", ()):
+        say(f"after step {each['step']}: {each['what']}")
     _advise(result)
 
 

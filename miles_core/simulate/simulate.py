@@ -12,7 +12,7 @@ from typing import Any
 from miles_core.contracts.component import BuildContext, ComponentRef
 from miles_core.contracts.rollout import Schedule
 from miles_core.errors import RequestError
-from miles_core.observe.bottleneck import bottleneck
+from miles_core.observe.bottleneck import bottleneck, length_bias
 from miles_core.recipe.resolved import PhasePlan, Plan
 from miles_core.rollout.recycled import RecyclingData
 from miles_core.simulate.attempts import Attempts, NumberedTasks
@@ -135,6 +135,7 @@ def _report(question: Question, parts: Parts, tally: Tally, idleness: Idleness) 
         "staleness": _ages(tally.ages),
         "lengths": tally.lengths(),
         "steady": _steady(idleness, question),
+        "length_bias": _length_bias(tally),
         "bottleneck": bottleneck(
             {"time/trainer_idle": _trainer_idle(idleness), "time/engine_idle": idleness.engine_idle}
         ),
@@ -150,12 +151,20 @@ def _steady(idleness: Idleness, question: Question) -> dict[str, float]:
         "seconds": seconds,
         "trainer_idle": _trainer_idle(idleness),
         "engine_idle": idleness.engine_idle,
+        "held_back": idleness.held_back,
+        "engine_gap": idleness.engine_gap,
         "in_flight": idleness.in_flight,
         "engines_without_requests": 1 - grown["busy"] / engine_seconds,
         "slots_without_requests": 1 - grown["slots"] / (engine_seconds * question.service.slots),
         "tokens_per_second": grown["tokens"] / seconds,
         "trajectories_per_second": grown["trajectories"] / seconds,
     }
+
+
+def _length_bias(tally: Tally) -> str:
+    lengths = tally.lengths()
+    means = {"buffer/length_stale_mean": "stale", "buffer/length_kept_mean": "trained"}
+    return length_bias([{name: lengths[kind]["mean"] for name, kind in means.items() if kind in lengths}])
 
 
 def _trainer_idle(idleness: Idleness) -> float:
