@@ -1,6 +1,6 @@
 """What a session costs: a scripted engine behind the session server, and behind a bare proxy, in one run.
 
-    python benchmarks/session.py [--quick] [--json]
+    python benchmarks/session.py [--quick] [--json] [--record FILE]
 
 Both sides are served by one child process, on two ports of one event loop, over one scripted engine that answers with
 the same 32 tokens. The bare proxy reads the body, asks the engine with tokens that it has ready, and writes an answer
@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import json
 import os
+import platform
 import subprocess
 import sys
 import time
@@ -193,7 +194,10 @@ async def latency(clients: Clients, rounds: int, at_once: int) -> list[Line]:
         aimed = at_once == 1 and percent == 50
         added = with_session - without
         aim = {"aim": f"< {AIM_MS:g}", "ok": added < AIM_MS} if aimed else {}
-        lines.append(Line(f"{who}, p{percent}: added", added, "ms", **aim))
+        lines += [
+            Line(f"{who}, p{percent}: added", added, "ms", **aim),
+            Line(f"{who}, p{percent}: session / proxy", with_session / without, "times"),
+        ]
     return lines
 
 
@@ -254,10 +258,10 @@ async def work() -> list[Line]:
     made, seconds, history = [], [], []
     for _ in range(200):
         messages = (*messages, {"role": "user", "content": QUESTION})
-        before, begun = renderer.made, time.perf_counter()
+        before, begun = renderer.made, time.process_time()
         reply = await session.chat(ChatRequest(messages))
         made.append(renderer.made - before)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.process_time() - begun)
         history.append(reply.prompt_tokens)
         messages = (*messages, reply.node.reply)
     lines = [
@@ -265,7 +269,11 @@ async def work() -> list[Line]:
     ]
     lines[-1].aim, lines[-1].ok = "as at turn 2", made[199] == made[1]
     early, late = (float(np.median(seconds[part])) * 1000 for part in (slice(1, 21), slice(180, 200)))
-    return [*lines, Line("turns 2-21, without HTTP", early, "ms"), Line("turns 181-200, without HTTP", late, "ms")]
+    return [
+        *lines,
+        Line("CPU of one of turns 2-21, without HTTP", early, "ms"),
+        Line("CPU of one of turns 181-200, without HTTP", late, "ms"),
+    ]
 
 
 async def memory(sessions: int, turns: int = 10) -> list[Line]:
@@ -303,10 +311,28 @@ async def measure(quick: bool, facts: dict[str, str], pid: int) -> list[Line]:
     return [*lines, *await work(), *await memory(20 if quick else 200)]
 
 
+def record(lines: list[Line], quick: bool) -> dict:
+    """The figures, and what they were measured on."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        "benchmark": "session",
+        "quick": quick,
+        "commit": commit.stdout.strip(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "load_1min": os.getloadavg()[0],
+        "lines": [asdict(line) for line in lines],
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="seconds instead of a minute")
     parser.add_argument("--json", action="store_true", help="JSON on standard output")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write the figures there too, with where they are from"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -318,6 +344,8 @@ def main() -> int:
     finally:
         child.kill()
         child.wait()
+    if options.record is not None:
+        options.record.write_text(json.dumps(record(lines, options.quick), indent=1) + "\n")
     if options.json:
         print(json.dumps([asdict(line) for line in lines], indent=2))
     else:
