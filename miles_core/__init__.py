@@ -40,8 +40,8 @@ _HOME = {
     "miles_core.contracts.pace": "Pace Refill",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
-        "Adapts Agent Attempt Buffer Data Discard Draw Episode Filter Foresees GenerateContext Generator GivesUp Matcher "
-        "Outcome Remakes Repaces Resizes Reward Rollout RolloutContext Schedule Staleness Verdict"
+        "Adapts Agent Attempt Buffer Data Discard Draw Episode Filter Foresees GenerateContext Generator GivesUp "
+        "Matcher Outcome Remakes Repaces Resizes Reward Rollout RolloutContext Schedule Staleness Verdict"
     ),
     "miles_core.contracts.sessions": "Collected SessionAddress SessionRules Sessions",
     "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
