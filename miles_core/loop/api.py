@@ -159,9 +159,7 @@ def _have_driven(plan: Plan, registry: Registry, folder: RunFolder, view: View, 
         raise told from error
     finally:
         live.close()
-    restarts = folder.read_status().get("driver_restarts", 0)
-    here = {"folder": str(folder.path), "report": str(folder.report), "driver_restarts": restarts}
-    return Run(folder, {**summary, **here})
+    return Run(folder, {**summary, "folder": str(folder.path), "report": str(folder.report)})
 
 
 def _live(plan: Plan, view: View) -> LiveView:

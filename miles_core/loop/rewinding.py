@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from miles_core.loop.checkpoint import Saved
     from miles_core.loop.record import Recorder
 
-KEPT = ("run_started", "driver_restarted", *faults.KEPT)
+KEPT = ("run_started", *faults.KEPT)
 """Events that stay on record: they happened, whatever is made again."""
 
 NOTHING = -1

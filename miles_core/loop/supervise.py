@@ -25,9 +25,9 @@ from miles_core.observe.folder import RunFolder
 from miles_core.recipe.resolved import Plan
 from miles_core.runtime.life import delay
 
-FIRST_DELAY = 5.0
-"""Seconds before the first restart, doubled for each further one. By then the workers of a driver that died are gone:
-what they are given to end is less."""
+GONE_SECONDS = 5.0
+"""By then the workers of a driver that died are gone: nobody waits for their end, and they may hold what the next ones
+need, such as a GPU's memory. The recipe's `faults.restart_delay` comes on top, doubled for each further restart."""
 
 HEARD_SECONDS = 5.0
 """How long a driver that is interrupted may not hear it; then it is killed."""
@@ -42,7 +42,6 @@ async def supervise(plan: Plan, folder: RunFolder, view: Listener, order: Order)
     context = BuildContext(plan.seed, f"{plan.runtime.kind}-{plan.runtime.name}", folder.path.resolve())
     runtime: Runtime = shaped(plan.runtime, plan.runtime.build(context))
     restarts: tuple[Mapping[str, Any], ...] = ()
-    before = folder.read_status().get("driver_restarts", 0)
     try:
         while True:
             try:
@@ -53,9 +52,8 @@ async def supervise(plan: Plan, folder: RunFolder, view: Listener, order: Order)
                 if len(restarts) >= plan.driver_restarts:
                     raise _too_often(death, len(restarts)) from death
                 restarts = (*restarts, _told(death, len(restarts) + 1, plan.driver_restarts))
-            folder.write_status(driver_restarts=before + len(restarts))
-            seconds = delay(len(restarts) - 1, FIRST_DELAY)
-            view.on("driver_died", {**restarts[-1], "seconds": seconds})
+            seconds = GONE_SECONDS + delay(len(restarts) - 1, plan.faults.restart_delay)
+            view.on("driver_died", {**restarts[-1], "after": seconds})
             await asyncio.sleep(seconds)
     finally:
         await runtime.close()
@@ -113,7 +111,7 @@ def tell_restarts(recorder: Recorder, order: Order, step: int) -> None:
 def _told(death: WorkerDied, number: int, limit: int) -> Mapping[str, Any]:
     """The facts of the restart that follows."""
     died = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return {"number": number, "of": limit, "died": died, "error": death.problems[0].what}
+    return {"restart": number, "of": limit, "died": died, "why": death.problems[0].what}
 
 
 def _too_often(death: WorkerDied, restarts: int) -> WorkerDied:

@@ -35,6 +35,12 @@ WORDS: Mapping[str, Callable[[Facts], str]] = {
     "engine_given_up": lambda f: f"engine {f['engine']} is given up, its restarts are spent; {f['left']} left",
     "request_aborted": lambda f: f"request {f['request']} is aborted: {f['deaths']} engines died under it",
     "run_restored": _restored,
+    "driver_died": lambda f: (
+        f"{_first_line(f['why'])}; it is started again in {f['after']:g} s (restart {f['restart']} of {f['of']})"
+    ),
+    "driver_restarted": lambda f: (
+        f"a new driver goes on from step {f['step']} (restart {f['restart']} of {f['of']}); {_first_line(f['why'])}"
+    ),
     "waiting": _waiting,
 }
 """Event -> its sentence."""
@@ -42,7 +48,12 @@ WORDS: Mapping[str, Callable[[Facts], str]] = {
 KEPT = tuple(name for name in WORDS if name != "waiting")
 """Those that stay on record when a run goes back to a checkpoint: they happened, whatever is made again."""
 
-_COUNTED = {"engine_lost": "engines_lost", "engine_ready": "engine_restarts", "run_restored": "restores"}
+_COUNTED = {
+    "engine_lost": "engines_lost",
+    "engine_ready": "engine_restarts",
+    "run_restored": "restores",
+    "driver_restarted": "driver_restarts",
+}
 
 
 def sentence(name: str, facts: Facts) -> str:
@@ -52,8 +63,8 @@ def sentence(name: str, facts: Facts) -> str:
 
 
 def count_faults(events: Iterable[Facts]) -> dict[str, int]:
-    """`engines_lost`, `engine_restarts` (those that served again) and `restores` of a run; empty when there were none.
-    `run.json` has them, and the summary."""
+    """`engines_lost`, `engine_restarts` (those that served again), `restores` and `driver_restarts` of a run; empty when
+    there were none. `run.json` has them, and the summary."""
     counts = dict.fromkeys(_COUNTED.values(), 0)
     for event in events:
         if (what := _COUNTED.get(str(event["event"]))) is not None:
@@ -69,6 +80,7 @@ def in_words(counts: Mapping[str, int]) -> str:
             ("engines_lost", "engine lost", "engines lost"),
             ("engine_restarts", "engine started again", "engines started again"),
             ("restores", "restore", "restores"),
+            ("driver_restarts", "driver started again", "drivers started again"),
         )
         if (number := counts.get(key, 0))
     ]

@@ -98,8 +98,6 @@ def _line(name: str, facts: Mapping[str, Any], standing: Standing) -> str:
         return f"phase {standing.phase}"
     if name in WORDS:
         return standing.trouble
-    if name in ("driver_died", "driver_restarted"):
-        return standing.trouble
     return ""
 
 

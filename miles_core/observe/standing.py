@@ -104,32 +104,19 @@ def _checkpoint_saved(standing: Standing, facts: Mapping[str, Any]) -> None:
     standing.saved = int(facts["step"])
 
 
-def _driver_died(standing: Standing, facts: Mapping[str, Any]) -> None:
-    again = f"it is started again in {facts['seconds']:g} s ({facts['number']} of {facts['of']})"
-    standing.trouble = f"{str(facts['error']).partition(chr(10))[0]}; {again}"
-    standing.activity = None
-
-
-def _driver_restarted(standing: Standing, facts: Mapping[str, Any]) -> None:
-    standing.trouble = f"a new driver goes on from step {facts['step']} ({facts['number']} of {facts['of']})"
-    standing.done = int(facts["step"])
-
-
 def _run_started(standing: Standing, facts: Mapping[str, Any]) -> None:
     standing.done = int(facts.get("step", standing.done))
 
 
 def _fault(name: str, standing: Standing, facts: Mapping[str, Any]) -> None:
     standing.trouble = sentence(name, facts)
-    if name == "run_restored":
+    if name in ("run_restored", "driver_restarted"):
         standing.done = int(facts["step"])
         standing.activity = None
 
 
 _HANDLERS: dict[str, Callable[[Standing, Mapping[str, Any]], None]] = {
     "run_started": _run_started,
-    "driver_died": _driver_died,
-    "driver_restarted": _driver_restarted,
     "phase_started": _phase_started,
     "progress": _progress,
     "step_finished": _step_finished,

@@ -26,6 +26,7 @@ from miles_core.observe.folder import RunFolder
 from miles_core.observe.trajectories import read_groups
 
 WORKER = {"driver": "worker"}
+QUICK = {"restart_delay": 0.1}
 SLOW = {"use": "toy", "seconds_per_token": 0.01}
 TIMED = ("time/", "engine/engine-", "engine/busy", "engine/idle")
 
@@ -107,7 +108,7 @@ def whole(bench: Any) -> Run:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "FIRST_DELAY", 0.1)
+    monkeypatch.setattr(supervise, "GONE_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -133,7 +134,7 @@ def test_the_run_is_the_one_of_a_driver_here(bench: Any, whole: Run) -> None:
     assert identity(there.folder) == identity(here.folder)
     same = ("state", "steps", "evaluations")
     assert [there.summary[key] for key in same] == [here.summary[key] for key in same]
-    assert there.summary["driver_restarts"] == 0
+    assert there.summary["faults"] == {}
     assert there.folder.report.is_file() and there.summary["report"] == str(there.folder.report)
     assert [e["event"] for e in jsonl.read(there.folder.events)] == [e["event"] for e in jsonl.read(here.folder.events)]
     assert {path.stem for path in there.folder.logs.iterdir()} == {"driver", "engine-0", "trainer"}
@@ -144,19 +145,20 @@ def test_killed_drivers_are_started_again_and_nothing_is_lost(
 ) -> None:
     """Before the first checkpoint, and after one."""
     with Killer(bench.runs, 0, 4) as killer:
-        done = run(bench.recipe(engine=SLOW, runtime=WORKER), runs_dir=bench.runs, view="plain")
+        done = run(bench.recipe(engine=SLOW, runtime=WORKER, faults=QUICK), runs_dir=bench.runs, view="plain")
     assert len(killer.killed) == 2
     assert deterministic(done.folder) == deterministic(whole.folder)
     assert identity(done.folder) == identity(whole.folder)
     assert done.summary["evaluations"] == whole.summary["evaluations"]
     assert audit(done.folder).findings == []
     told = events(done.folder, "driver_restarted")
-    assert [(each["number"], each["of"], each["step"]) for each in told] == [(1, 3, 0), (2, 3, 4)]
-    assert all("killed by signal 9" in each["error"] for each in told)
-    assert done.summary["driver_restarts"] == done.folder.read_status()["driver_restarts"] == 2
+    assert [(each["restart"], each["of"], each["step"]) for each in told] == [(1, 3, 0), (2, 3, 4)]
+    assert all("killed by signal 9" in each["why"] for each in told)
+    assert done.summary["faults"] == done.folder.read_status()["faults"]
+    assert done.summary["faults"]["driver_restarts"] == 2
     shown = capfd.readouterr().err
-    assert "worker 'driver' was killed by signal 9" in shown and "is started again in 0.1 s (1 of 3)" in shown
-    assert "a new driver goes on from step 4 (2 of 3)" in shown
+    assert "worker 'driver' was killed by signal 9" in shown and "is started again in 0.2 s (restart 1 of 3)" in shown
+    assert "a new driver goes on from step 4 (restart 2 of 3)" in shown
 
 
 def test_an_asynchronous_run_loses_nothing_either(bench: Any, at_once: None) -> None:
@@ -209,7 +211,7 @@ def test_what_is_no_death_is_told_as_by_a_driver_here(bench: Any, at_once: None,
     assert told[0] == told[1]
     for path in bench.runs.iterdir():
         folder = RunFolder.open(path)
-        assert folder.read_status()["state"] == "failed" and "driver_restarts" not in folder.read_status()
+        assert folder.read_status()["state"] == "failed" and not folder.read_status().get("faults")
         assert len(events(folder, "run_failed")) == 1
 
 

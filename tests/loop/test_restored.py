@@ -108,7 +108,7 @@ def test_killed_workers_take_nothing_with_them(bench):
     assert sum(record.get("engine/restarts", 0) for record in jsonl.read(folder.metrics)) == 1
     status = json.loads(folder.status.read_text())
     assert status["evaluations"] == whole.summary["evaluations"]
-    assert status["faults"] == {"engines_lost": 1, "engine_restarts": 1, "restores": 2}
+    assert status["faults"] == {"engines_lost": 1, "engine_restarts": 1, "restores": 2, "driver_restarts": 0}
     assert "the trainer died" in told and "goes on from step 2" in told and "engine-0 serves version" in told
     assert "2 restores" in folder.report.read_text()
 

@@ -50,9 +50,12 @@ def test_a_killed_driver_is_mended_and_frees_its_workers_places(
     killing.start()
     done = ring(tmp_path, "runs", {**RAY, "driver": "worker"}, "plain")
     killing.join(5)
-    assert done.summary["driver_restarts"] == 1
+    assert done.summary["faults"]["driver_restarts"] == 1
     shown = capfd.readouterr().err
-    assert "worker 'driver' died while it was needed" in shown and "a new driver goes on from step 2 (1 of 3)" in shown
+    assert (
+        "worker 'driver' died while it was needed" in shown
+        and "a new driver goes on from step 2 (restart 1 of 3)" in shown
+    )
     assert numbers(done) == numbers(whole)
     audited = subprocess.run(
         [sys.executable, "-m", "miles_core.cli.entry", "audit", str(done.folder.path)], capture_output=True, text=True
