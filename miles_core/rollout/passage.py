@@ -33,7 +33,8 @@ class Passage:
     def discard(self, group: Group, disposition: Disposition, reason: str) -> None:
         name = disposition.value if disposition is not Disposition.FILTERED else f"filtered/{reason}"
         self._counts[name] += 1
-        self._measure(disposition.value, group)
+        finished = Disposition.STALE if disposition is Disposition.CANCELLED else disposition
+        self._measure(finished.value, group)
 
     def discard_part(self, stale: Group) -> None:
         """These trajectories of a group are made again; the others stay."""

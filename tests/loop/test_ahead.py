@@ -13,7 +13,7 @@ from miles_core.cli.guard import guarded
 from miles_core.loop.audit import audit
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
-from miles_core.observe.trajectories import read_groups
+from miles_core.observe.trajectories import read_file, read_groups
 from miles_core.recipe.plan import load_plan
 from tests.loop.test_interrupted import alive, checkpoint, children_of, deterministic, identity, start, wait_for
 
@@ -300,3 +300,51 @@ def test_an_adaptive_run_says_what_it_changed_and_resumes_with_it(bench):
     resumed = resume(done.folder.path, view="none")
     assert resumed.metrics[4]["schedule/in_flight"] == after[5]
     proven(resumed)
+
+
+WASTEFUL = {
+    "schedule": schedule("async", over_sampling=4.0, pause="in-place"),
+    "buffer": {"use": "fifo", "capacity": 4.0, "recycle": ["stale"]},
+    "engine": {"use": "toy", "seconds_per_token": 0.004},
+    "generator": {"use": "single-turn", "sampling": {"max_new_tokens": 40}},
+    "filters": None,
+    "evaluate": None,
+}
+"""Far more in flight than can be trained in time."""
+
+
+def test_groups_that_are_mended_survive_a_checkpoint_and_an_audit_follows_them(bench):
+    policy = {"use": "resample", "limit": 1}
+    done = go(bench, **WASTEFUL, staleness=policy, steps=10, checkpoint={"every": 1, "keep": 20})
+    assert sum(r.get("buffer/remade", 0) for r in done.metrics) > 0
+    proven(done)
+    saved = sorted(done.folder.checkpoints.iterdir())
+    states = [json.loads((place / "state.json").read_text())["phases"][0]["rollout"] for place in saved]
+    open_ = [place for place, state in enumerate(states) if any("kept" in each for each in state.get("in_flight", ()))]
+    assert open_
+    for newer in saved[open_[0] + 1 :]:
+        shutil.rmtree(newer)
+    done.folder.write_status(state="failed")
+    resumed = resume(done.folder.path, view="none")
+    proven(resumed)
+    groups = [group for _, group, _ in read_groups(resumed.folder.trajectories)]
+    kept = [t.id for g in groups for t in g.trajectories if not t.id.startswith(f"{g.id}.")]
+    assert kept and len(set(kept)) == len(kept)
+    files = sorted(resumed.folder.trajectories.glob("step-*.parquet"))
+    lost = next(file for file in reversed(files) if any(f"{t.id}" in kept for t in _trajectories(file)))
+    lost.unlink()
+    assert any("which" in finding.what or "nowhere" in finding.what for finding in audit(resumed.folder).findings)
+
+
+def _trajectories(file):
+    return [t for group, _ in read_file(file) for t in group.trajectories]
+
+
+def test_doomed_work_is_cancelled_in_a_real_run_and_on_record(bench):
+    done = go(bench, **WASTEFUL, staleness={"use": "oldest-token", "limit": 1}, steps=10)
+    result = proven(done)
+    cancelled = result.phases[0].groups["cancelled"]
+    assert cancelled == sum(r.get("buffer/cancelled", 0) for r in done.metrics) > 0
+    assert result.trajectories["cancelled"] > 0 and result.staleness <= 1
+    last = [event["disposition"] for event in jsonl.read(done.folder.events) if event["event"] == "group_finished"]
+    assert any("versions old when it could be trained" in each for each in last)
