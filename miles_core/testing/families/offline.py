@@ -12,6 +12,7 @@ import numpy as np
 
 from miles_core.contracts.model import Renderer
 from miles_core.testing.families.conversations import Said, conversations
+from miles_core.testing.families.images import check_images
 from miles_core.testing.families.report import Tally
 from miles_core.testing.families.turns import Broken, Played, Turn, as_sampled, extended, play
 from miles_core.types.sequence import TokenArray
@@ -43,7 +44,7 @@ def check_offline(renderer: Renderer, count: int = COUNT) -> dict[str, Tally]:
         _parity(tallies["parity"], renderer, template, said)
         _read_back(tallies["read-back"], renderer, said, done)
     _any_tokens(tallies["any-tokens"], renderer, played, sorted(pool))
-    return tallies
+    return {**tallies, **check_images(renderer)}
 
 
 def _whole(tally: Tally, renderer: Renderer, said: Said, done: Played) -> None:

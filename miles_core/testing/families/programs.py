@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from miles_core.contracts.engine import Finish, GenerateRequest, GenerateResult, VersionSpan
+from miles_core.contracts.images import rendered
 from miles_core.contracts.model import Renderer
 from miles_core.session.attach import Branching, Linear
 from miles_core.session.collect import sequences
@@ -25,6 +26,7 @@ from miles_core.session.conversation import Conversation, Pending
 from miles_core.session.faults import SessionFault
 from miles_core.session.matching import ToolArgumentsMatcher
 from miles_core.session.messages import read_messages
+from miles_core.testing.families import pictures
 from miles_core.testing.families.conversations import TEXTS, TOOLS, conversations
 from miles_core.testing.families.turns import Broken, play
 from miles_core.types.sampling import NoiseKey, Sampling
@@ -77,6 +79,7 @@ class Logged:
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     versions: tuple[int, ...]
+    images: tuple[tuple[int, int, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -92,7 +95,8 @@ class Known:
 
 @dataclass
 class Harness:
-    """Plays one conversation. `turns` counts what was committed; `refused` what was rightly refused."""
+    """Plays one conversation. `turns` counts what was committed; `refused` what was rightly refused. With `images`
+    users and tools show some."""
 
     renderer: Renderer
     bank: Bank
@@ -101,6 +105,7 @@ class Harness:
     tools: tuple[Any, ...] = TOOLS
     turns: int = 0
     version: int = 1
+    images: bool = False
     refused: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -119,7 +124,7 @@ class Harness:
 
     def root(self) -> None:
         system = [{"role": "system", "content": self.text()}] if self.rng.random() < 0.5 else []
-        self.call([*system, {"role": "user", "content": self.text()}])
+        self.call([*system, {"role": "user", "content": self.content()}])
 
     def extend(self, cut: bool = False) -> None:
         """Go on from the newest conversation."""
@@ -198,12 +203,12 @@ class Harness:
     def gone_on(self, messages: Sequence[Json]) -> list[Json]:
         """The conversation, and what a harness adds: the results of calls, in any order, or a user's words."""
         calls = messages[-1].get("tool_calls") or []
-        results = [{"role": "tool", "content": self.text(), "tool_call_id": call["id"]} for call in calls]
+        results = [{"role": "tool", "content": self.content(), "tool_call_id": call["id"]} for call in calls]
         for result, call in zip(results, calls, strict=True):
             if self.rng.random() < 0.5:
                 result["name"] = call["function"]["name"]
         self.rng.shuffle(results)
-        return [*messages, *(results or [{"role": "user", "content": self.text()}])]
+        return [*messages, *(results or [{"role": "user", "content": self.content()}])]
 
     def call(self, messages: list[Json], *, cut: bool = False) -> None:
         began = self.begun(messages)
@@ -227,7 +232,11 @@ class Harness:
         assert prompt[: len(done)] == done, "the prompt does not begin with what stood before"
         assert len(prompt) > len(done)
         if began is None:
-            assert prompt == tuple(self.renderer.render(request, tools=self.tools).tolist())
+            assert prompt == tuple(rendered(self.renderer, request, tools=self.tools).tokens.tolist())
+        seen = pictures.placed(pending.all_images)
+        before = () if began is None else began.answers[-1].images
+        assert seen[: len(before)] == before, "an image of what stood before is another now"
+        assert pictures.files_seen(pending.all_images) == pictures.files_of(request), "other images go to the engine"
         return pending
 
     def commit(self, messages: list[Json], pending: Pending, began: Known | None, *, cut: bool) -> None:
@@ -256,6 +265,7 @@ class Harness:
         sampling = Sampling(1.0, count, stop_tokens=self.bank.stops)
         request = GenerateRequest(id, pending.tokens, sampling, NoiseKey(0, "", "", 0, 0), "s")
         logged = Logged(id, tuple(pending.tokens.tolist()), tuple(tokens), tuple(logprobs), tuple(versions))
+        logged.images = pictures.placed(pending.all_images)
         edges = [place for place in range(count) if not place or versions[place] != versions[place - 1]]
         spans = tuple(VersionSpan(versions[a], a, b) for a, b in zip(edges, [*edges[1:], count], strict=True))
         arrays = np.array(tokens, np.int32), np.array(logprobs, np.float32)
@@ -277,6 +287,10 @@ class Harness:
     def text(self) -> str:
         return self.rng.choice(TEXTS)
 
+    def content(self) -> Any:
+        """What a user or a tool says, with images where there are some."""
+        return pictures.content(self.rng, self.text()) if self.images else self.text()
+
     def count(self, code: str) -> None:
         self.refused[code] = self.refused.get(code, 0) + 1
 
@@ -290,6 +304,7 @@ class Harness:
             answers = logs[sequence.spans[-1].request]
             assert sequence.logprobs is not None
             assert sequence.tokens.tolist() == [*answers[-1].prompt, *answers[-1].tokens], "other tokens are trained on"
+            assert pictures.placed(sequence.images) == answers[-1].images, "other images are trained on"
             own = {span.request for span in sequence.spans}
             for logged in answers:
                 start, stop = len(logged.prompt), len(logged.prompt) + len(logged.tokens)
@@ -328,7 +343,8 @@ def _same(stored: Json, replayed: Json) -> bool:
 
 
 def _meaning(message: Json) -> Json:
-    kept = {key: message[key] for key in ("role", "content", "name", "tool_call_id") if message.get(key)}
+    kept = {key: message[key] for key in ("role", "name", "tool_call_id") if message.get(key)}
+    kept |= {"content": pictures.meaning(message["content"])} if message.get("content") else {}
     if message.get("reasoning_content"):
         kept["reasoning_content"] = message["reasoning_content"]
     for call in message.get("tool_calls") or ():
@@ -346,6 +362,7 @@ def _parsed(spelt: str) -> Any:
 
 def _respelt(message: Json) -> Json:
     made = {**message, "refusal": None, "annotations": []} if message["role"] == "assistant" else dict(message)
+    made["content"] = pictures.respelt(message.get("content"))
     if calls := message.get("tool_calls"):
         made["tool_calls"] = [
             {

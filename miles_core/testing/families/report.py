@@ -81,6 +81,17 @@ class FamilyReport:
         parity = self.tallies.get("parity", Tally())
         return "" if parity.passed else "no template of the checkpoint here"
 
+    @property
+    def images(self) -> str:
+        """The evidence for its images; "" when it takes none."""
+        found = [self.tallies[name] for name in ("images", "image-parity") if name in self.tallies]
+        if not found:
+            return ""
+        if any(tally.failed for tally in found):
+            return FAILED
+        own = not self.stand_in and not found[1].skipped and found[1].passed
+        return VERIFIED if own else UNVERIFIED
+
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -90,5 +101,6 @@ class FamilyReport:
             "source": self.source,
             "evidence": self.evidence,
             "why": self.why,
+            **({"images": self.images} if self.images else {}),
             "checks": {name: tally.facts() for name, tally in self.tallies.items()},
         }

@@ -45,6 +45,11 @@ class FamilyImages:
         self._kept: OrderedDict[bytes, ImageInput] = OrderedDict()
         self._by_stand_in: OrderedDict[bytes, ImageInput] = OrderedDict()
 
+    @property
+    def stands_in(self) -> bool:
+        """Whether the processor is not the checkpoint's own."""
+        return not (self._folder / FILE).is_file()
+
     def rendered(self, ids: npt.NDArray[np.int32], messages: Sequence[Message]) -> Rendered:
         """The ids that the library made of messages, with the image of each placeholder. Raises ValueError where the
         two do not fit."""

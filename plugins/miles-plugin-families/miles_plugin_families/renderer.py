@@ -71,6 +71,11 @@ class FamilyRenderer:
         """Ids that have a token."""
         return self._tokenizer.size
 
+    @property
+    def images_stand_in(self) -> bool:
+        """Whether images are processed by something else than the checkpoint's own processor."""
+        return self._images is not None and self._images.stands_in
+
     def render(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
     ) -> TokenArray:
