@@ -97,7 +97,7 @@ class Tracker(Protocol):
     """
 
     def start(self, run: str, recipe: Mapping[str, Any]) -> None:
-        """Once for each `miles run` and `miles resume`, before any worker. `run` is the name of the run's folder, the
+        """Once for each `miles run`, `miles resume` and driver that is started again, before any worker. `run` is the name of the run's folder, the
         same after a resume; `recipe` is the resolved one with every default (JSON data)."""
         ...
 
@@ -133,7 +133,13 @@ class Handle(Protocol):
 
 
 class Runtime(Protocol):
-    """Where processes live."""
+    """Where processes live.
+
+    With `driver: worker` the driver is a worker as well, of kind `driver`: it builds the recipe's runtime again in its
+    own process, with the same options, and starts engines and trainer by that. They must end when it dies, as it must
+    when the process that started it does. Options that derive from `RuntimeOptions` say whether workers may be on
+    several machines.
+    """
 
     async def start(self, ref: ComponentRef, context: BuildContext) -> Handle:
         """Build the component in a process of its own and return when it is ready. What starts in one tick of the

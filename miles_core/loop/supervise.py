@@ -23,6 +23,7 @@ from miles_core.loop.shape import shaped
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
 from miles_core.recipe.resolved import Plan
+from miles_core.runtime.bounded import in_time
 from miles_core.runtime.life import delay
 
 GONE_SECONDS = 5.0
@@ -61,7 +62,8 @@ async def supervise(plan: Plan, folder: RunFolder, view: Listener, order: Order)
 
 async def _driver(runtime: Runtime, plan: Plan, folder: RunFolder, view: Listener, order: Order) -> Ended:
     """One driver, from its start to its end."""
-    handle = await runtime.start(hosted_driver(), BuildContext(plan.seed, NAME, folder.path.resolve()))
+    starting = runtime.start(hosted_driver(), BuildContext(plan.seed, NAME, folder.path.resolve()))
+    handle = await in_time(starting, NAME, plan.faults.wait_seconds)
     try:
         running = asyncio.create_task(handle.call("run", order), name="the driver's run")
         showing = asyncio.create_task(_show(handle, view), name="the driver's events")
