@@ -198,7 +198,8 @@ class Filter(Protocol):
 
 
 class Staleness(Protocol):
-    """What too old means."""
+    """What too old means. What it may do beside: have doomed work cancelled (`Foresees`), and have single trajectories
+    made again (`Verdict.again`), if its options' `check` sees that the rollout declares `remakes`."""
 
     def judge(self, group: Group, version: int) -> Verdict:
         """`version` is the current one."""
@@ -239,7 +240,8 @@ class Discard:
 
 
 class Buffer(Protocol):
-    """What waits between rollout and trainer: bounded, and the one place where groups are discarded."""
+    """What waits between rollout and trainer: bounded, and the one place where groups are discarded. What it may do
+    beside: change its size (`Resizes`), and split a group of which only a part is stale (`Discard.kept`)."""
 
     def connect(
         self,
@@ -337,6 +339,7 @@ class Rollout(Protocol):
 
     It runs beside the driver from `start` until `close`; an exception in it reaches the driver through the buffer's
     `get` or through `health`. Groups are numbered 0, 1, 2, ... as they are submitted, and each is put exactly once.
+    What it may do beside: `Remakes`, `GivesUp`, `Repaces`.
     """
 
     async def start(self, context: RolloutContext) -> None: ...
@@ -388,7 +391,8 @@ class Repaces(Protocol):
 
 
 class Schedule(Protocol):
-    """When groups may be started and when weights are published: the object that the driver asks."""
+    """When groups may be started and when weights are published: the object that the driver asks. What it may do
+    beside: move its settings by what is measured (`Adapts`)."""
 
     @property
     def group_size(self) -> int: ...
