@@ -1,7 +1,7 @@
 """The `file` data source: tasks from a JSONL or Parquet file.
 
-A row has a prompt (text) or messages (a list of chat messages), perhaps an answer and an id; every other column
-becomes metadata. All faults of the file are reported at once, by line.
+A row has a prompt (text) or messages (a list of chat messages, which may show images: file_images.py), perhaps an
+answer and an id; every other column becomes metadata. All faults of the file are reported at once, by line.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any
 from pydantic import Field
 
 from miles_core.contracts.component import BuildContext
+from miles_core.contracts.images import has_images
 from miles_core.contracts.options import Options
 from miles_core.contracts.rollout import Draw
 from miles_core.errors import Problem, RequestError
+from miles_core.rollout.file_images import with_images
 from miles_core.types.task import Task
 
 SHOWN_PROBLEMS = 20
@@ -46,7 +48,7 @@ class FileData:
         self._options = options
         self._seed = context.seed
         self._tasks = _read_tasks(options.path, options)
-        self._digest = hashlib.sha256(options.path.read_bytes()).hexdigest()
+        self._digest = _digest(options.path, self._tasks)
         self._position = 0
         self._order_of: tuple[int, list[int]] = (-1, [])
 
@@ -89,6 +91,15 @@ class FileData:
                 random.Random(f"{self._seed}/file-data/{epoch}").shuffle(order)
             self._order_of = (epoch, order)
         return self._order_of[1]
+
+
+def _digest(path: Path, tasks: list[Task]) -> str:
+    """Of the file, and of the images that it names."""
+    found = hashlib.sha256(path.read_bytes())
+    for task in tasks:
+        if has_images(task.messages):
+            found.update(json.dumps(task.prompt, default=str).encode())
+    return found.hexdigest()
 
 
 def _read_tasks(path: Path, options: FileDataOptions) -> list[Task]:
@@ -162,6 +173,8 @@ def _task(path: Path, line: int, row: Mapping[str, Any], options: FileDataOption
         raise ValueError(
             f"column {options.messages!r} is {messages!r}, expected a list of messages with role and content"
         )
+    if has_images(messages) or _shows(messages):
+        messages = with_images(messages, path.parent)
     if options.system is not None:
         messages = [{"role": "system", "content": options.system}, *messages]
     answer = row.get(options.answer)
@@ -172,6 +185,12 @@ def _task(path: Path, line: int, row: Mapping[str, Any], options: FileDataOption
         answer=None if answer is None else str(answer),
         metadata={key: value for key, value in row.items() if key not in known},
     )
+
+
+def _shows(messages: list[Any]) -> bool:
+    """Whether an image stands in the form that datasets have."""
+    parts = (part for message in messages if isinstance(message["content"], list) for part in message["content"])
+    return any(isinstance(part, Mapping) and part.get("type") == "image" for part in parts)
 
 
 def _are_messages(value: Any) -> bool:
