@@ -7,10 +7,13 @@ import contextlib
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from pathlib import Path
+
+from miles_core.loop import leash
 
 LAST_BYTES = 1 << 20
 """How much of the end of its output is looked at."""
@@ -39,18 +42,31 @@ class Ended:
 async def run_program(
     program: Several[str], scratch: Path, *, environment: Mapping[str, str], folder: Path | None = None
 ) -> Ended:
-    """Run it to its end. When cancelled, it and all that it started get SIGTERM, then SIGKILL; what it started and left
-    behind is killed in any case. Files instead of pipes: nobody waits for what its descendants keep open."""
-    with (scratch / "stdout").open("wb") as out, (scratch / "stderr").open("wb") as err:
-        process = await asyncio.create_subprocess_exec(
-            *program,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=folder,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+    """Run it to its end. When cancelled, it and all that it started get SIGTERM, then SIGKILL; the same when this
+    process is killed. What it started and left behind is killed in any case. Files instead of pipes: nobody waits for
+    what its descendants keep open."""
+    theirs, ours = os.pipe()
+    try:
+        with (scratch / "stdout").open("wb") as out, (scratch / "stderr").open("wb") as err:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", leash.__file__, str(theirs), *program),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=folder,
+                env={**os.environ, **environment},
+                start_new_session=True,
+                pass_fds=[theirs],
+            )
+        await _until_ended(process)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    code = process.returncode if process.returncode is not None else 0
+    return Ended(shlex.join(program), code, _end_of(scratch / "stdout"), _end_of(scratch / "stderr"))
+
+
+async def _until_ended(process: asyncio.subprocess.Process) -> None:
     try:
         await process.wait()
     except asyncio.CancelledError:
@@ -60,8 +76,6 @@ async def run_program(
     finally:
         _signal(process, signal.SIGKILL)
         await process.wait()
-    code = process.returncode if process.returncode is not None else 0
-    return Ended(shlex.join(program), code, _end_of(scratch / "stdout"), _end_of(scratch / "stderr"))
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
