@@ -342,3 +342,12 @@ def test_a_checkpoint_is_evaluated_again_with_the_same_scores(bench, capsys):
     assert "no score: RunError: " in capsys.readouterr().out
     assert main([*arguments, "--step", "1"]) == 2
     assert len(evaluated(done)) == 2  # the run's own record stays as it was
+
+
+def test_a_supervised_run_without_engines_is_measured_by_a_program(bench):
+    demonstrations = {"generator": {"use": "demonstration"}, "rewards": None, "advantage": None, "engine": None}
+    program = "import json, os; print(json.dumps({'score': len(os.listdir(os.environ['MILES_WEIGHTS']))}))"
+    evaluate = [{"use": "command", "every": 1, "run": ["python", "-c", program]}]
+    schedule = {"use": "sync", "groups_per_step": 3, "group_size": 1}
+    done = go(bench, **demonstrations, schedule=schedule, evaluate=evaluate, steps=2)
+    assert [(p["step"], p["score"]) for p in evaluated(done, "command")] == [(0, 1), (1, 1), (2, 1)]
