@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
+from miles_core.observe.pictures import Pictures
 from miles_core.observe.trajectories import read_file
 from miles_core.types.sequence import Sequence as TokenSequence
 from miles_core.types.trajectory import Disposition, Group, Trajectory
@@ -22,11 +23,12 @@ _SHADES = 8
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One trajectory worth showing, and why."""
+    """One trajectory worth showing, and why. `folder` is that of its file, where its images lie."""
 
     title: str
     group: Group
     trajectory: Trajectory
+    folder: Path | None = None
 
 
 def notable(folder: Path) -> list[Sample]:
@@ -41,7 +43,7 @@ def notable(folder: Path) -> list[Sample]:
         samples += _extremes(name, _number(paths[-1]), last)
         if len(paths) > 1:
             samples += _changed_most(name, list(read_file(paths[0], pixels=False)), last)
-    return samples
+    return [replace(sample, folder=folder) for sample in samples]
 
 
 def sample_html(sample: Sample, decode: Decode | None) -> str:
@@ -51,16 +53,21 @@ def sample_html(sample: Sample, decode: Decode | None) -> str:
     facts += [] if sample.group.task.answer is None else [f"expected answer {sample.group.task.answer!r}"]
     facts += [f"{name} {'no verdict' if score is None else f'{score.value:g}'}" for name, score in one.scores.items()]
     reward = "no verdict" if one.reward is None else f"{one.reward:.4g}"
-    rows = "".join(_sequence_html(sequence, decode) for sequence in one.sequences)
+    pictures = Pictures(sample.folder)
+    rows = "".join(_sequence_html(sequence, decode, pictures) for sequence in one.sequences)
     return (
         f'<article class="sample"><header><h3>{escape(sample.title)}</h3><b>reward {escape(reward)}</b></header>'
         f'<p class="facts">{escape(" · ".join(facts))}</p>{rows or "<p>No tokens.</p>"}</article>'
     )
 
 
-def _sequence_html(sequence: TokenSequence, decode: Decode | None) -> str:
+def _sequence_html(sequence: TokenSequence, decode: Decode | None, pictures: Pictures) -> str:
     shown = min(len(sequence), _MOST_TOKENS)
-    spans = "".join(_token_html(sequence, index, decode) for index in range(shown))
+    whole = {span.start: pictures.html(span) for span in sequence.images}
+    hidden = {place for span in sequence.images for place in range(span.start, span.stop)}
+    spans = "".join(
+        whole.get(index, "") if index in hidden else _token_html(sequence, index, decode) for index in range(shown)
+    )
     rest = f"<p>{len(sequence) - shown} more tokens are not shown.</p>" if shown < len(sequence) else ""
     return f'<div class="tokens">{spans}</div>{rest}'
 
