@@ -8,6 +8,7 @@ from typing import Any
 
 from miles_core.cli.output import say, say_json, table
 from miles_core.observe.faults import in_words
+from miles_core.observe.folder import RunFolder
 from miles_core.observe.runs import find_run, list_runs
 
 
@@ -28,7 +29,7 @@ def list_all(runs_dir: Path, *, as_json: bool) -> int:
 
 def show_run(name: str, runs_dir: Path, *, as_json: bool) -> int:
     run = find_run(runs_dir, name)
-    status = run.read_status()
+    status = {"evaluations": _evaluations(run), **run.read_status()}
     if as_json:
         report = str(run.report) if run.report.exists() else None
         say_json({"run": run.path.name, "folder": str(run.path), "report": report, **status})
@@ -50,6 +51,15 @@ def show_run(name: str, runs_dir: Path, *, as_json: bool) -> int:
     if run.report.exists():
         say(f"report   {run.report}")
     return 0
+
+
+def _evaluations(run: RunFolder) -> dict[str, Any]:
+    """Of a run that is not done, which has no summary of them yet, from its events."""
+    from miles_core.loop.filing import read_evaluations
+    from miles_core.loop.summary import comparisons
+    from miles_core.observe import jsonl
+
+    return comparisons(read_evaluations(jsonl.read(run.events))) if run.events.exists() else {}
 
 
 def export_run(name: str, to: Path, runs_dir: Path, *, as_json: bool) -> int:

@@ -67,6 +67,9 @@ async def _step(ring: Ring, phase: Phase, progress: Progress, evaluations: Evalu
     if not groups:
         recorder.note("the data ended", step=progress.step)
         recorder.keep_rest(phase.plan.name, phase.buffer.discarded())
+        if progress.ahead:
+            await evaluations.settle()
+            await _publish(ring, phase, progress)
         return False
     recorder.measure(batch_metrics(groups), phase.buffer.metrics())
     discards = phase.buffer.discarded()

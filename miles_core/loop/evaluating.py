@@ -20,7 +20,7 @@ from typing import Any
 
 from miles_core.contracts.observing import Evaluation
 from miles_core.errors import RunError, WorkerDied
-from miles_core.loop.due import Due, Progress
+from miles_core.loop.due import Due, Pending, Progress
 from miles_core.loop.evaluation_fleet import EvaluationFleet, evaluation_name
 from miles_core.loop.exports import Exports
 from miles_core.loop.filing import Lag
@@ -42,6 +42,7 @@ class Evaluations:
         self._exports = Exports(ring)
         self._tasks: dict[asyncio.Task[None], Due] = {}
         self._lanes: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._deferred: dict[str, Pending] = {}
         self._known = {(each.name.partition("/")[0], each.step) for each in ring.recorder.evaluations}
 
     async def begin(self, phase: Phase, *, last: bool = False, all_of_them: bool = False) -> None:
@@ -49,7 +50,13 @@ class Evaluations:
         self._reap()
         for place in range(len(phase.evaluators)):
             due = Due.of(self._ring, phase, place, self._progress, last=last)
-            if (all_of_them or due.is_due(last)) and due.key not in self._known:
+            wanted = all_of_them or due.name in self._deferred or due.is_due(last)
+            if not wanted or due.key in self._known:
+                continue
+            if self._progress.ahead and not due.on_rollout and not due.fault:
+                self._defer(due)
+            else:
+                self._forget_deferred(due.name)
                 await self._begin(due)
 
     async def again(self) -> None:
@@ -110,6 +117,17 @@ class Evaluations:
         else:
             with self._recorder.timed("evaluate"):
                 await self._outcome(due, self._measured(due), late=False)
+
+    def _defer(self, due: Due) -> None:
+        """The trainer holds weights that have no version yet: they are measured when they are published."""
+        if due.name not in self._deferred:
+            self._deferred[due.name] = due.pending
+            self._progress.pending.append(due.pending)
+
+    def _forget_deferred(self, name: str) -> None:
+        deferred = self._deferred.pop(name, None)
+        if deferred in self._progress.pending:
+            self._progress.pending.remove(deferred)
 
     async def _begin_on_fleet(self, due: Due) -> None:
         fleet = self._ring.evaluation_fleets[evaluation_name(due.ref)]

@@ -93,6 +93,18 @@ def test_a_busy_fleet_skips_with_a_reason_and_the_last_evaluation_happens(bench)
     assert shown["skipped"] == len(shown["missing"]) and "under way" in shown["missing"][0]["why"]
 
 
+def test_weights_without_a_version_are_measured_when_they_are_published(bench):
+    evaluate = [
+        {"use": "fleet", "every": 2, "tasks": 4, "queue": 9},
+        {"use": "command", "every": 2, "queue": 9, "run": ["python", "-c", WEIGHT_OF_A]},
+    ]
+    done = go(bench, schedule={**AHEAD, "update_every": 3}, evaluate=evaluate, steps=7)
+    for name in ("fleet", "command"):
+        assert sorted((p["step"], p["version"], p["skipped"]) for p in evaluated(done, name)) == [
+            (0, 1, ""), (3, 2, ""), (6, 3, ""), (7, 4, "")
+        ]  # fmt: skip
+
+
 def test_a_dead_fleet_costs_its_points_alone(bench):
     evaluate = [{"use": "fleet", "every": 1, "tasks": 8, "max_new_tokens": 40, "queue": 0}]
     faults = {"restart_delay": 0.1}
@@ -163,6 +175,12 @@ def test_a_program_scores_exported_weights(bench):
     assert done.summary["evaluations"]["bench/whole"]["after"] == pytest.approx(0.7)
     assert not list(done.folder.path.glob("exports/*"))
 
+
+WEIGHT_OF_A = """
+import json, os, pathlib
+weights = json.loads((pathlib.Path(os.environ["MILES_WEIGHTS"]) / "toy.json").read_text())
+print(json.dumps({"score": weights["logits"][97]}))
+"""
 
 FAILING = {
     "exits": ("import sys; print('no GPU', file=sys.stderr); sys.exit(3)", "exited with 3: no GPU"),
