@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any
 
 from miles_core.contracts.component import BuildContext, ComponentRef
@@ -45,6 +46,15 @@ class Probe:
 
     async def wait(self) -> None:
         await asyncio.Event().wait()
+
+    async def host(self, runtime: ComponentRef, folder: Path | None) -> int:
+        """Build the runtime here, as a driver in a worker does, and start a probe by it: the process of that."""
+        self._hosted = runtime.build(BuildContext(1, f"runtime-{runtime.name}", folder))
+        handle = await self._hosted.start(probe("nested"), BuildContext(1, "nested", folder))
+        process, word, *_ = await handle.call("where")
+        if word != "nested" or await handle.call("echo", "deep") != "deep":
+            raise RequestError("a probe that a probe started does not answer as told")
+        return int(process)
 
     def die(self) -> None:
         os._exit(7)

@@ -76,12 +76,23 @@ class StaysOpen(InProcessRuntime):
         return handle
 
 
+class Lone(InProcessRuntime):
+    there = False
+
+    def __init__(self, options, context):
+        if Lone.there:
+            raise RuntimeError("there is one already")
+        Lone.there = True
+        super().__init__(options, context)
+
+
 BROKEN = [
     ("runtime/starts-components", NotStarted),
     ("runtime/starts-components", Renaming),
     ("runtime/calls-cross", Blurring),
     ("runtime/build-failures", BuildsLater),
     ("runtime/deaths", Undead),
+    ("runtime/hosts-a-driver", Lone),
     ("runtime/leaves-no-process", StaysOpen),
 ]
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.observing import Handle, Runtime
@@ -17,6 +18,7 @@ from miles_core.testing.kit.processes import ended
 from miles_core.testing.kit.subject import ComponentSubject
 
 GRACE = 15.0
+STARTING = 60.0
 
 
 @check("runtime", Grade.GOLD, "a component is built by value, under its name, and started")
@@ -107,6 +109,26 @@ async def starts_again(subject: ComponentSubject) -> None:
         expect((await again.call("where"))[0] != first, "it is the process that died", "start another one")
         expect(await again.call("echo", 3) == 3, "it does not answer", "a name is free when its process has ended")
         expect(await other.call("echo", 4) == 4, "another component broke with it", "keep them apart")
+
+
+@check("runtime", Grade.GOLD, "a driver in a worker starts workers by the same runtime, and they end when it dies")
+async def hosts_a_driver(subject: ComponentSubject) -> None:
+    async with _runtime(subject) as runtime:
+        context = BuildContext(1, "driver", subject.folder)
+        driver = await runtime.start(replace(probe(), kind="driver", name="driver"), context)
+        own = (await driver.call("where"))[0]
+        call = asyncio.ensure_future(driver.call("host", subject.ref(), subject.folder))
+        try:
+            worker = await asyncio.wait_for(call, STARTING)
+        except Exception as error:
+            what = f"in a worker it cannot be built, or starts nothing: {type(error).__name__}: {error}"
+            expect(False, what, "let it be built again, with the same options, in a process that it started")
+        if own == os.getpid():
+            return
+        with contextlib.suppress(WorkerDied):
+            await soon(asyncio.ensure_future(driver.call("die")), "a call to a dead process", "raise WorkerDied")
+        gone = await asyncio.to_thread(ended, worker, GRACE)
+        expect(gone, "the driver is dead, and its worker lives on", "end a process whose driver is gone")
 
 
 @check("runtime", Grade.GOLD, "close ends every process, and calls after it raise WorkerDied")
