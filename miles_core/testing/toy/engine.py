@@ -60,7 +60,7 @@ class ToyEngine:
 
     def capabilities(self) -> EngineCapabilities:
         return EngineCapabilities(
-            context=self._context_length, forms=frozenset({Form.TENSORS, Form.DISK}), atomic_update=True
+            context=self._context_length, forms=frozenset({Form.TENSORS, Form.DISK}), atomic_update=True, images=True
         )
 
     async def start(self) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field
 from miles_core.contracts.component import BuildContext
 from miles_core.contracts.model import ModelCard, ModelFiles
 from miles_core.contracts.options import Options
+from miles_core.testing.fakes.char_image_renderer import CharImageRenderer
 from miles_core.testing.fakes.char_renderer import STOP, VOCABULARY, CharRenderer
 
 TENSOR = "logits"
@@ -18,6 +19,9 @@ class ToyModelOptions(Options):
     """Options of the toy model."""
 
     context: int = Field(default=256, gt=1, description="longest sequence in tokens")
+    images: bool = Field(
+        default=False, description="whether prompts may show images, of which it sees as little as of text"
+    )
 
 
 class ToyModel:
@@ -25,6 +29,7 @@ class ToyModel:
 
     def __init__(self, options: ToyModelOptions, context: BuildContext) -> None:
         self._context = options.context
+        self._images = options.images
 
     def describe(self) -> ModelCard:
         return ModelCard(
@@ -42,4 +47,4 @@ class ToyModel:
         return ModelFiles(Path(__file__).parent, self.describe())
 
     def renderer(self) -> CharRenderer:
-        return CharRenderer()
+        return CharImageRenderer() if self._images else CharRenderer()

@@ -37,6 +37,7 @@ def miles_engines() -> Iterable[Component]:
             "miles_core.testing.toy.engine:ToyEngine",
             "miles_core.testing.toy.engine:ToyEngineOptions",
             "Samples from the toy model",
+            capabilities=frozenset({"images"}),
             example={"seconds_per_token": 0.0005},
         )
     ]
@@ -50,6 +51,7 @@ def miles_trainers() -> Iterable[Component]:
             "miles_core.testing.toy.trainer:ToyTrainer",
             "miles_core.testing.toy.trainer:ToyTrainerOptions",
             "Exact policy gradient of the toy model",
+            capabilities=frozenset({"images"}),
             example={"learning_rate": 1.0},
         )
     ]

@@ -42,7 +42,7 @@ class ToyTrainer:
 
     def facts(self) -> TrainerFacts:
         sent = (self._info,) if self._precision is None else tuple(self._precision.layout(self._info))
-        return TrainerFacts(parameters=VOCABULARY, trainable=VOCABULARY, tensors=sent)
+        return TrainerFacts(parameters=VOCABULARY, trainable=VOCABULARY, tensors=sent, images=True)
 
     def begin_phase(self, parts: Mapping[str, ComponentRef]) -> None:
         correction = parts["correction"].build(self._context) if "correction" in parts else None
