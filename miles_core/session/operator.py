@@ -19,6 +19,7 @@ from miles_core.session.matching import MATCHERS
 from miles_core.session.session import Session
 from miles_core.session.store import SessionStore
 from miles_core.types.sampling import Sampling
+from miles_core.types.sequence import Sequence
 from miles_core.types.task import Task
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -135,10 +136,29 @@ def collected_json(session: Session) -> dict[str, Any]:
                     }
                     for span in sequence.spans
                 ],
+                **_images(sequence),
             }
             for sequence in collected.sequences
         ],
     }
+
+
+def _images(sequence: Sequence) -> dict[str, Any]:
+    """Which tokens stand for which image; nothing where there is none."""
+    if not sequence.images:
+        return {}
+    rows = [
+        {
+            "start": span.start,
+            "stop": span.stop,
+            "digest": span.image.digest,
+            "media_type": span.image.media_type,
+            "width": span.image.width,
+            "height": span.image.height,
+        }
+        for span in sequence.images
+    ]
+    return {"images": rows}
 
 
 def unknown_session(name: str) -> SessionFault:
