@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from family_renderers import FAMILIES, renderer_of
 
 from miles_core import ImageFile, bridged, rendered
 from miles_core.testing import make_png
+from miles_core.testing.families.programs import Bank, Harness
 
 pytest.importorskip("PIL")
 pytest.importorskip("transformers")
@@ -60,6 +62,18 @@ def test_turns_with_images_append_and_their_spans_stay(name):
         assert (own == pad).all() and len(own) == len(rows) // 4
         assert tokens[span.start - 1] != pad and tokens[span.stop] != pad
     assert (tokens == pad).sum() == sum(span.stop - span.start for span in spans)
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl", "qwen3.8"])
+def test_programs_of_a_harness_that_shows_images(name):
+    renderer = renderer_of(name)
+    bank = Bank.of(renderer, 10)
+    shown = 0
+    for seed in range(4):
+        harness = Harness(renderer, bank, random.Random(seed), linear=seed % 2 == 0, images=True)
+        harness.play(12)
+        shown += sum(len(each.answers[-1].images) for each in harness.known)
+    assert shown > 5
 
 
 @pytest.mark.parametrize("name", SEEING)
