@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from miles_core.contracts.component import BuildContext
+from miles_core.contracts.images import Rendered, bridged, rendered
 from miles_core.contracts.model import Renderer
 from miles_core.contracts.options import NoOptions
 from miles_core.contracts.rollout import Attempt, GenerateContext
@@ -38,18 +39,24 @@ class Demonstration:
             parts, text = _conversation(context.renderer, attempt.task, _checked(attempt.task, shown))
         else:
             parts, text = _answer(context.renderer, attempt.task)
-        tokens = np.concatenate(parts).astype(np.int32)
+        tokens = _tokens(parts)
+        starts = np.cumsum([0, *(len(part.tokens) for part in parts)]).tolist()
         sequence = Sequence(
             tokens=tokens,
-            sampled=np.concatenate([np.full(len(part), place % 2 == 1) for place, part in enumerate(parts)]),
+            sampled=np.concatenate([np.full(len(part.tokens), place % 2 == 1) for place, part in enumerate(parts)]),
             logprobs=None,
             versions=np.full(len(tokens), NO_VERSION, np.int32),
+            images=tuple(s.moved(start) for start, part in zip(starts, parts, strict=False) for s in part.images),
         )
         return Trajectory(id=attempt.id, task_id=attempt.task.id, index=attempt.index, sequences=(sequence,), text=text)
 
 
-Parts = list[TokenArray]
-"""Tokens by turns: what stands before, what is learned, what stands before, ..."""
+Parts = list[Rendered]
+"""Tokens by turns, and their images: what stands before, what is learned, what stands before, ..."""
+
+
+def _tokens(parts: Parts) -> TokenArray:
+    return np.concatenate([part.tokens for part in parts]).astype(np.int32)
 
 
 def _answer(renderer: Renderer, task: Task) -> tuple[Parts, str]:
@@ -58,8 +65,8 @@ def _answer(renderer: Renderer, task: Task) -> tuple[Parts, str]:
             f"task {task.id!r} has no answer to demonstrate",
             mend="give the task an answer, or use a generator that asks the model",
         )
-    prompt = renderer.render(task.messages)
-    return [prompt, np.append(renderer.encode(task.answer), renderer.stop_tokens[:1]).astype(np.int32)], task.answer
+    answer = np.append(renderer.encode(task.answer), renderer.stop_tokens[:1]).astype(np.int32)
+    return [rendered(renderer, task.messages), Rendered(answer)], task.answer
 
 
 def _conversation(renderer: Renderer, task: Task, shown: Several[Message]) -> tuple[Parts, str]:
@@ -71,11 +78,11 @@ def _conversation(renderer: Renderer, task: Task, shown: Several[Message]) -> tu
     try:
         for place, following in zip(turns, [*turns[1:], len(shown)], strict=True):
             if not parts:
-                parts.append(renderer.render(before, tools=tools))
-            parts.append(_sampled(renderer, before, shown[place], tools))
+                parts.append(rendered(renderer, before, tools=tools))
+            parts.append(Rendered(_sampled(renderer, before, shown[place], tools)))
             added = shown[place + 1 : following]
             if added:
-                parts.append(renderer.bridge(np.concatenate(parts), added, tools=tools))
+                parts.append(bridged(renderer, _tokens(parts), added, tools=tools))
             before += shown[place:following]
     except ValueError as error:
         raise RequestError(f"the demonstration cannot be rendered: {error}", where=f"task {task.id!r}") from error
@@ -84,8 +91,8 @@ def _conversation(renderer: Renderer, task: Task, shown: Several[Message]) -> tu
 
 def _sampled(renderer: Renderer, before: Several[Message], turn: Message, tools: Several[ToolDefinition]) -> TokenArray:
     """The tokens of an assistant's turn, up to its stop token, as a model would sample them after `before`."""
-    prompt = renderer.render(before, tools=tools)
-    whole = renderer.render([*before, turn], tools=tools, generation=False)
+    prompt = rendered(renderer, before, tools=tools).tokens
+    whole = rendered(renderer, [*before, turn], tools=tools, generation=False).tokens
     (ends,) = np.nonzero(np.isin(whole[len(prompt) :], renderer.stop_tokens))
     if not np.array_equal(whole[: len(prompt)], prompt) or not len(ends):
         raise ValueError("its rendered turn does not begin where the model begins and end with a stop token")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from miles_core.testing.families.images import check_images
 from miles_core.testing.kit.check import Grade, check, expect
 from miles_core.testing.kit.rendering import Rendering, assistant, calling, rendering_of, tool, user
 from miles_core.testing.kit.subject import ComponentSubject
@@ -233,3 +234,14 @@ def _check_prefix(
         "render each message by itself, and leave out what depends on messages that follow (such as thoughts that a "
         "template removes from earlier turns): a session's tokens cannot be changed afterwards",
     )
+
+
+@both(Grade.GOLD, "turns that show images only append, and each image is the file that was shown")
+def shows_images(subject: ComponentSubject) -> None:
+    for name, tally in check_images(rendering_of(subject).renderer, count=4).items():
+        expect(
+            not tally.failed,
+            f"{name}: {tally.first}",
+            "render_images and bridge_images give the tokens of render and bridge, and a span for each image in order; "
+            "raise ValueError where the format takes none",
+        )
