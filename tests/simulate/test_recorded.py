@@ -21,6 +21,8 @@ from miles_core.simulate.measured import measure
 from miles_core.testing import make_task
 from miles_core.types.trajectory import Disposition, Trajectory
 
+TRACE = Path(__file__).parents[2] / "benchmarks" / "traces" / "smollm2-135m.parquet"
+
 
 def drawn(lengths, groups=200, size=2):
     return [lengths.draw(random.Random(n), random.Random(-n - 1), size) for n in range(groups)]
@@ -150,3 +152,11 @@ def test_speeds_of_a_run_are_read_from_its_records(tmp_path):
     folder.metrics.write_bytes(b"".join(folder.metrics.read_bytes().splitlines(keepends=True)[:3]))
     with pytest.raises(RequestError, match="fewer than 2 steps"):
         measure("made-up", tmp_path)
+
+
+def test_the_trace_that_is_shipped_is_of_a_real_model_and_has_a_tail():
+    trace = read_lengths(str(TRACE), Path())
+    sizes = [len(group) for group in trace.groups]
+    tokens = sorted(work.tokens for group in trace.groups for work in group)
+    assert set(sizes) == {8} and len(tokens) >= 128
+    assert tokens[-1] == 256 and tokens[len(tokens) // 10] < 64 and min(w.prompt for g in trace.groups for w in g) > 10

@@ -147,7 +147,7 @@ def test_over_sampling_with_a_limit_throws_stale_groups_away_and_they_are_longer
     to_the_end, cancelled, mended = (
         forecast(
             schedule("async", groups=8), f"staleness={{{policy}, limit: 2}}", *UNFILTERED, lengths=lengths,
-            trajectories=3200, engines=2, limit=10**5, train_seconds=0.5, publish_seconds=0.1,
+            trajectories=2560, engines=2, limit=10**5, train_seconds=0.5, publish_seconds=0.1,
         )
         for policy in ("use: oldest-token, cancel: false", "use: oldest-token", "use: resample")
     )  # fmt: skip
