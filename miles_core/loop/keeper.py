@@ -70,6 +70,13 @@ class Keeper:
 
     @property
     def wanting(self) -> bool:
+        """Whether a publication is due, whatever the schedule says: an engine is up and waits for it, or none serves
+        and one that comes up would wait."""
+        nobody = not self.fleet.serving and bool(self.coming())
+        return not self._held and (nobody or self._in_wait)
+
+    @property
+    def _in_wait(self) -> bool:
         """Whether an engine is up and waits for the next publication."""
         return not self._held and any(m.rising and m.life.state is State.LOADING for m in self._members)
 
@@ -123,7 +130,7 @@ class Keeper:
 
     async def starved(self) -> None:
         """Return when no engine serves, and one waits for the next publication: waiting for requests is in vain."""
-        while self.fleet.serving or not self.wanting:
+        while self.fleet.serving or not self._in_wait:
             await self._clock.sleep(LOOK_SECONDS)
 
     def metrics(self) -> dict[str, float]:

@@ -152,8 +152,7 @@ class Ring:
 
     @property
     def wants_weights(self) -> bool:
-        """Whether an engine that was started again waits for a publication: the trainer no longer holds what the others
-        serve."""
+        """Whether a publication is due whatever the schedule says: an engine that was started again waits for it."""
         return self.keeper is not None and self.keeper.wanting
 
     def loss(self) -> str:

@@ -223,6 +223,18 @@ async def test_an_engine_that_comes_up_while_the_trainer_works_takes_part_in_the
     assert bench.weights.sent[-1] == (2, ("engine-0", "engine-1")) and len(bench.weights.sent) == 2
 
 
+async def test_when_nobody_serves_a_publication_is_due_before_an_engine_is_up(bench):
+    await bench.step()
+    assert not bench.keeper.wanting
+    bench.handle("engine-0").kill(), bench.handle("engine-1").kill()
+    await bench.advance(LOOK_SECONDS)
+    assert bench.keeper.wanting and len(bench.started) == 2
+    await bench.publish(2)
+    assert not bench.keeper.wanting and bench.versions() == {}
+    await bench.advance(2)
+    assert bench.versions() == {"engine-0": 2, "engine-1": 2}
+
+
 async def test_a_publication_and_a_step_wait_for_an_engine_that_loads(bench):
     bench.handle("engine-1").kill()
     bench.weights.gate.clear()
