@@ -132,6 +132,8 @@ async def test_tokens_are_counted_and_nothing_is_recorded():
         assert (await server.inspect(address.api_key))["turns"][0]["kept"]
 
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
 BAD = {
     "malformed_json": {"data": b"{"},
     "unknown_role": {"json": {"messages": [{"role": "tool", "content": "x"}]}},
@@ -141,7 +143,7 @@ BAD = {
     },
     "nothing_to_answer": {"json": {"messages": [user("x"), {"role": "assistant", "content": "y"}]}},
     "not_renderable": {
-        "json": {"messages": [user([{"type": "image", "source": {"type": "base64", "data": "AA=="}}])]},
+        "json": {"messages": [user([{"type": "image", "source": {"type": "base64", "data": PIXEL}}])]},
     },
     "unsupported_stop_sequences": {"json": {"messages": [user("x")], "stop_sequences": ["\n"]}},
     "unsupported_tools": {"json": {"messages": [user("x")], "tools": [{"type": "bash_20250124", "name": "bash"}]}},
