@@ -80,9 +80,7 @@ class Evaluations:
         skipping = [task for task, due in there.items() if due.yields]
         self._give_up(skipping, f"version {self._progress.version + 1} was due before it ended (on_update: skip)")
         with self._recorder.timed("evaluate"):
-            if await self._ring.unless_starved(asyncio.wait(there)) is None:
-                self._give_up(there, "the engines died, and get no more of its weights")
-                await asyncio.wait(there)
+            await asyncio.wait(there)
         self._reap()
 
     async def finish(self) -> None:
@@ -113,10 +111,10 @@ class Evaluations:
         elif due.exported:
             await self._begin_exported(due)
         elif due.beside:
-            self._go(due, self._measured(due))
+            self._go(due, self._on_rollout(due))
         else:
             with self._recorder.timed("evaluate"):
-                await self._outcome(due, self._measured(due), late=False)
+                await self._outcome(due, self._on_rollout(due), late=False)
 
     def _defer(self, due: Due) -> None:
         """The trainer holds weights that have no version yet: they are measured when they are published."""
@@ -173,6 +171,12 @@ class Evaluations:
             self._exports.give_back(due.version)
             raise
         self._exports.give_back(due.version)  # a run that ends early leaves it to whoever resumes
+        return found
+
+    async def _on_rollout(self, due: Due) -> Evaluation:
+        found = await self._ring.unless_starved(self._measured(due))
+        if found is None:  # an update would bring engines back, and waits for the evaluation
+            raise GivenUp("the engines died, and get no more of its weights")
         return found
 
     async def _on_fleet(self, due: Due, fleet: EvaluationFleet, folder: Path | None = None) -> Evaluation:
