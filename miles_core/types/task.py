@@ -10,9 +10,9 @@ from miles_core.errors import ValidationError
 
 Message = Mapping[str, Any]
 """One chat message, as in the OpenAI chat format: `role` (system, user, assistant, tool) and `content` (text, or a list
-of parts with a `type`). An assistant's may have `reasoning_content` (text) and `tool_calls`, a list of `{id, type:
-"function", function: {name, arguments}}` with the arguments as JSON text; a tool's has the `tool_call_id` that it
-answers. Any may have a `name`."""
+of parts with a `type`: `text`, or `image_url` with the image's bytes in its URL, see `ImageFile`). An assistant's may
+have `reasoning_content` (text) and `tool_calls`, a list of `{id, type: "function", function: {name, arguments}}` with
+the arguments as JSON text; a tool's has the `tool_call_id` that it answers. Any may have a `name`."""
 
 ToolDefinition = Mapping[str, Any]
 """A tool that the model may call, as in the OpenAI chat format: `{type: "function", function: {name, description,
