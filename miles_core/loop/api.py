@@ -98,7 +98,8 @@ def run(
             folder.recipe.write_text(dump(plan.recipe))
             write_lock(folder.lock, enabled)
             if hosted:
-                return _have_driven(plan, registry, folder, view, Order(folder.path, (), strict_plugins, trace_plugins))
+                trace = trace_plugins.resolve() if trace_plugins is not None else None
+                return _have_driven(plan, registry, folder, view, Order(folder.path, (), strict_plugins, trace))
             return _go(plan, registry, folder, _live(plan, view), saved=None, strict=strict_plugins)
 
 

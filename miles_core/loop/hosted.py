@@ -23,6 +23,9 @@ from miles_core.observe.folder import RunFolder
 PATIENCE_SECONDS = 2.0
 """How long `events` waits for something to tell."""
 
+LAST_SECONDS = 0.05
+"""The same when nothing more will happen: whoever asks on and on lets others work."""
+
 KEPT_EVENTS = 10_000
 """Events that wait to be told; of more, the oldest are not shown."""
 
@@ -93,9 +96,10 @@ class Relay:
 
     async def take(self) -> list[Event]:
         """What was not taken yet. Waits for something, but not for long."""
-        if not self._said and not self._closed:
+        if not self._said:
+            patience = LAST_SECONDS if self._closed else PATIENCE_SECONDS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), PATIENCE_SECONDS)
+                await asyncio.wait_for(self._news.wait(), patience)
         self._news.clear()
         return [self._said.popleft() for _ in range(len(self._said))]
 

@@ -272,6 +272,14 @@ def test_a_folder_has_one_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert folder.driver() is None
 
 
+def test_a_runtime_without_processes_hosts_one_too(bench: Any, whole: Run) -> None:
+    runtime = {"use": "in-process", **WORKER}
+    there = run(bench.recipe(runtime=runtime), runs_dir=bench.runs, view="none")
+    assert deterministic(there.folder) == deterministic(whole.folder) and identity(there.folder) == identity(
+        whole.folder
+    )
+
+
 async def test_a_driver_that_was_never_told_to_run_closes_at_once(tmp_path: Path) -> None:
     driver = HostedDriver(None, BuildContext(1, "driver", tmp_path))  # type: ignore[arg-type]
     await driver.start()
