@@ -35,7 +35,8 @@ class Rendered:
 @runtime_checkable
 class ImageRenderer(Protocol):
     """What a renderer has beside `Renderer` when its family takes images. Equal files give equal tokens and equal pixel
-    inputs; the tokens of a conversation without images are those of `render` and `bridge`."""
+    inputs; the tokens of a conversation without images are those of `render` and `bridge`, which raise ValueError for
+    one with images: they would lose them."""
 
     def render_images(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True

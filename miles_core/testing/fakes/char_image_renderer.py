@@ -23,17 +23,31 @@ class CharImageRenderer(CharToolRenderer):
     image is one placeholder (1) for each of its rows of pixels, at most 9; its pixel inputs are `bytes`, uint8 [n]: the
     file's own. Parts of a message follow each other without anything between. No answer has an image."""
 
+    def render(
+        self, messages: Several[Message], *, tools: Several[ToolDefinition] = (), generation: bool = True
+    ) -> TokenArray:
+        """See `Renderer.render`. Raises ValueError for an image, which would be lost."""
+        _refuse(messages)
+        return super().render(messages, tools=tools, generation=generation)
+
+    def bridge(
+        self, tokens: TokenArray, messages: Several[Message], *, tools: Several[ToolDefinition] = ()
+    ) -> TokenArray:
+        _refuse(messages)
+        return super().bridge(tokens, messages, tools=tools)
+
     def render_images(
         self, messages: Several[Message], *, tools: Several[ToolDefinition] = (), generation: bool = True
     ) -> Rendered:
         """See `ImageRenderer.render_images`."""
-        return _rendered(self.render(messages, tools=tools, generation=generation), messages)
+        return _rendered(super().render(messages, tools=tools, generation=generation), messages)
 
     def bridge_images(
         self, tokens: TokenArray, messages: Several[Message], *, tools: Several[ToolDefinition] = ()
     ) -> Rendered:
         """See `ImageRenderer.bridge_images`."""
-        return _rendered(self.bridge(tokens, messages, tools=tools), messages)
+        lines = [code for message in messages for code in self._line(message)]
+        return _rendered(np.array([*super().bridge(tokens, ()).tolist(), *lines], np.int32), messages)
 
     def _line(self, message: Message) -> list[int]:
         content = message.get("content")
@@ -50,6 +64,11 @@ class CharImageRenderer(CharToolRenderer):
         if part.get("type") == "text":
             return [*CharRenderer().encode(str(part["text"])).tolist()]
         raise ValueError(f"there is no part of type {part.get('type')!r}")
+
+
+def _refuse(messages: Several[Message]) -> None:
+    if has_images(messages):
+        raise ValueError("there is an image in it: render_images gives it beside the tokens")
 
 
 def _rendered(tokens: TokenArray, messages: Several[Message]) -> Rendered:

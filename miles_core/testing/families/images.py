@@ -29,6 +29,7 @@ def check_images(renderer: Renderer, count: int = COUNT) -> dict[str, Tally]:
     tallies = {"images": Tally(), "image-parity": Tally()}
     if getattr(renderer, "images_stand_in", False):
         tallies["image-parity"].skip(STAND_IN)
+    _loses_none(tallies["images"], renderer)
     for number in range(count):
         messages = _conversation(random.Random(f"images/{number}"))
         try:
@@ -54,6 +55,17 @@ def _conversation(rng: random.Random) -> list[Message]:
         messages.append({"role": "user", "content": pictures.content(rng, rng.choice(TEXTS[:5]))})
         messages.append({"role": "assistant", "content": rng.choice(("A dot.", "4", "é"))})
     return messages[:-1]
+
+
+def _loses_none(tally: Tally, renderer: Renderer) -> None:
+    """`render`, which has nowhere to put an image, refuses it."""
+    said: list[Message] = [{"role": "user", "content": [ImageFile.of(pictures.PICTURES[0]).part]}]
+    try:
+        renderer.render(said)
+    except ValueError:
+        tally.note(True, str)
+    else:
+        tally.fail("render takes a message with an image and loses it")
 
 
 def _appends(tally: Tally, renderer: Renderer, messages: Sequence[Message]) -> None:

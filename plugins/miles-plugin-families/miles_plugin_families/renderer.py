@@ -79,41 +79,33 @@ class FamilyRenderer:
     def render(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
     ) -> TokenArray:
-        """As Renderer.render. Raises ValueError when the family's template refuses the conversation."""
-        given = self._given(messages)
-        if self._native_ids:
-            number_calls(given)
-        if self._names_tools:
-            _name_tools(given, tool_names(given))
-        return _array(self._whole(given, self._tools(tools), generation))
+        """As Renderer.render. Raises ValueError when the family's template refuses the conversation, and for an image,
+        which would be lost: `render_images` gives it."""
+        return self._rendered(to_library(messages, self._tokenizer.literal), tools, generation)
 
     def bridge(
         self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> TokenArray:
         """As Renderer.bridge; a turn that was cut is closed first. A message of the assistant among `messages` was not
-        sampled there: it is written as `render` does. Raises ValueError where `history: template` forbids to go on."""
-        given = self._given(messages)
-        answers = list(takewhile(lambda message: message["role"] == "tool", given))
-        if self._native_ids and not all(is_native(answer) for answer in answers):
-            number_answers(answers, self._calls_of(tokens))
-        if self._names_tools:
-            calls = [] if all("name" in answer for answer in answers) else self._calls_of(tokens)
-            names = tool_names([{"tool_calls": calls}, *given])
-            _name_tools(given, names, [call["function"]["name"] for call in calls])
-        last = int(tokens[-1]) if len(tokens) else None
-        return _array(self._going_on(given, last, self._tools(tools), generation=True))
+        sampled there: it is written as `render` does. Raises ValueError where `history: template` forbids to go on, and
+        for an image, as `render` does."""
+        return self._bridged(tokens, to_library(messages, self._tokenizer.literal), tools)
 
     def render_images(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = (), generation: bool = True
     ) -> Rendered:
         """As ImageRenderer.render_images."""
-        return self._seeing().rendered(self.render(messages, tools=tools, generation=generation), messages)
+        images = self._seeing()
+        given = to_library(messages, self._tokenizer.literal, images.stand_in)
+        return images.rendered(self._rendered(given, tools, generation), messages)
 
     def bridge_images(
         self, tokens: TokenArray, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> Rendered:
         """As ImageRenderer.bridge_images."""
-        return self._seeing().rendered(self.bridge(tokens, messages, tools=tools), messages)
+        images = self._seeing()
+        given = to_library(messages, self._tokenizer.literal, images.stand_in)
+        return images.rendered(self._bridged(tokens, given, tools), messages)
 
     def parse(self, tokens: TokenArray, *, tools: Sequence[ToolDefinition] = ()) -> Parsed:
         """As Renderer.parse, read as the answer to a user."""
@@ -141,10 +133,23 @@ class FamilyRenderer:
         ids = self._template_ids(given, tools_to_library(tools, str), generation)
         return _array(self._expanded(ids, messages) if seen else ids)
 
-    def _given(self, messages: Sequence[Message]) -> list[Json]:
-        if not has_images(messages):
-            return to_library(messages, self._tokenizer.literal)
-        return to_library(messages, self._tokenizer.literal, self._seeing().stand_in)
+    def _rendered(self, given: list[Json], tools: Sequence[ToolDefinition], generation: bool) -> TokenArray:
+        if self._native_ids:
+            number_calls(given)
+        if self._names_tools:
+            _name_tools(given, tool_names(given))
+        return _array(self._whole(given, self._tools(tools), generation))
+
+    def _bridged(self, tokens: TokenArray, given: list[Json], tools: Sequence[ToolDefinition]) -> TokenArray:
+        answers = list(takewhile(lambda message: message["role"] == "tool", given))
+        if self._native_ids and not all(is_native(answer) for answer in answers):
+            number_answers(answers, self._calls_of(tokens))
+        if self._names_tools:
+            calls = [] if all("name" in answer for answer in answers) else self._calls_of(tokens)
+            names = tool_names([{"tool_calls": calls}, *given])
+            _name_tools(given, names, [call["function"]["name"] for call in calls])
+        last = int(tokens[-1]) if len(tokens) else None
+        return _array(self._going_on(given, last, self._tools(tools), generation=True))
 
     def _seeing(self) -> FamilyImages:
         if self._images is None:
