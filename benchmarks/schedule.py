@@ -6,7 +6,7 @@
    what is measured is the rollout, the buffer and the event loop, beside the event loop alone.
 2. Schedules and staleness policies side by side in virtual time, on log-normal latencies (sigma 1.5) and on those of
    SmolLM2-135M (traces/, recorded), both with mean 1 s: which share of the time trainer and slots stood idle between a
-   tenth and seven tenths of the steps, and how long the same number of batches took. "held back" is the share of time
+   tenth and seven tenths of the steps, and how long a batch took there. "held back" is the share of time
    in which back-pressure let no group start: none was granted (what is made now would be too old, or the run needs no
    more), or the buffer was full. "busy when free" is the share of slots that an attempt filled in the other time: what
    back-pressure allows. By sample, a group starts when group_size slots are free: (group_size - 1) / 2 of them wait.
@@ -174,7 +174,7 @@ def print_side_by_side(quick: bool) -> list[dict[str, Any]]:
     for name, latency in latencies().items():
         for train_seconds in (0.5,) if quick else (0.5, 2.0):
             print(f"latencies: {name}, mean 1 s; training a batch of 256 takes {train_seconds:g} s")
-            heads = ("seconds", "trainer idle", "engine idle", "held back", "busy when free", "too old")
+            heads = ("s a batch", "trainer idle", "engine idle", "held back", "busy when free", "too old")
             print(f"{'':<24}" + "".join(f"{head:>16}" for head in heads))
             for who, (make, staleness) in contenders().items():
                 found = go(make(), steps, train_seconds, latency, staleness)
@@ -182,12 +182,12 @@ def print_side_by_side(quick: bool) -> list[dict[str, Any]]:
                 free = 1 - found.engine_gap if found.held_back < NEARLY_ALWAYS else None
                 shares = (found.trainer_idle, found.engine_idle, found.held_back, free, too_old)
                 told = "".join("               -" if share is None else f"{share:>16.1%}" for share in shares)
-                print(f"{who:<24}{found.seconds:>16.0f}{told}", flush=True)
+                print(f"{who:<24}{found.batch_seconds:>16.2f}{told}", flush=True)
                 names = ("trainer_idle", "engine_idle", "held_back", "busy_when_free", "too_old")
                 named = dict(zip(names, shares, strict=True))
                 rows.append(
                     {"latencies": name, "train_seconds": train_seconds, "schedule": who.strip(),
-                     "seconds": found.seconds, **named}
+                     "seconds_a_batch": found.batch_seconds, **named}
                 )  # fmt: skip
             print()
     return rows

@@ -19,8 +19,8 @@ from miles_core.types.trajectory import Disposition, Group
 
 @dataclass(slots=True)
 class Practice:
-    """What came of it: the batches, what was discarded, how many groups were submitted, and who was idle how much from
-    step `warm[0]` to step `warm[1]` (`engine_gap` and `held_back` are as in docs/metrics.md)."""
+    """What came of it: the batches, what was discarded, how many groups were submitted; from step `warm[0]` to step
+    `warm[1]`, who was idle how much (`engine_gap` and `held_back` are as in docs/metrics.md) and how long a batch took."""
 
     batches: list[list[Group]] = field(default_factory=list, repr=False)
     discards: list[Discard] = field(default_factory=list, repr=False)
@@ -28,6 +28,7 @@ class Practice:
     cancelled: int = 0
     submitted: int = 0
     seconds: float = 0.0
+    batch_seconds: float = 0.0
     trainer_idle: float = 0.0
     engine_idle: float = 0.0
     engine_gap: float = 0.0
@@ -82,5 +83,7 @@ async def practise(
     result.submitted = rollout.state()["next_number"]
     result.seconds = clock.now() - began
     result.trainer_idle, result.engine_idle = idleness.trainer_idle, idleness.engine_idle
+    first, last = warm or (0, steps)
+    result.batch_seconds = idleness.seconds / max(1, last - first)
     result.engine_gap, result.held_back = idleness.engine_gap, idleness.held_back
     return result
