@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from openai_harmony import Conversation, DeveloperContent, HarmonyEncoding
 from renderers.base import RenderedTokens
 from renderers.gpt_oss import GptOssRenderer
 
@@ -97,20 +96,19 @@ class GptOss(GptOssRenderer):
 class _Texts:
     """In the place of OpenAI's encoder: messages are texts; what stands before a conversation is that encoder's."""
 
-    def __init__(self, encoder: HarmonyEncoding, tokenizer: FamilyTokenizer) -> None:
+    def __init__(self, encoder: Any, tokenizer: FamilyTokenizer) -> None:
         self._encoder = encoder
         self._tokenizer = tokenizer
 
     def render(self, text: str) -> list[int]:
         return self._tokenizer.encode(text)
 
-    def render_conversation(self, conversation: Conversation) -> list[int]:
+    def render_conversation(self, conversation: Any) -> list[int]:
         """The system message, and the developer's with instructions and tools."""
         *before, last = conversation.messages
-        content = last.content[0]
-        developer = content if isinstance(content, DeveloperContent) else None
+        developer = last.content[0] if last.author.role == "developer" else None
         if developer is not None and not developer.instructions and not developer.tools:
-            conversation, developer = Conversation.from_messages(before), None
+            conversation, developer = type(conversation).from_messages(before), None
         text = self._encoder.decode(self._encoder.render_conversation(conversation))
         if developer is not None and not developer.tools:
             text = text.removesuffix(END) + "\n\n" + END
