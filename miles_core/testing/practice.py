@@ -20,7 +20,7 @@ from miles_core.types.trajectory import Disposition, Group
 @dataclass(slots=True)
 class Practice:
     """What came of it: the batches, what was discarded, how many groups were submitted; from step `warm[0]` to step
-    `warm[1]`, who was idle how much (`engine_gap` and `held_back` are as in docs/metrics.md) and how long a batch took."""
+    `warm[1]`, who was idle how much (`engine_gap`, `held_back`: see docs/metrics.md) and how long a batch took."""
 
     batches: list[list[Group]] = field(default_factory=list, repr=False)
     discards: list[Discard] = field(default_factory=list, repr=False)
