@@ -24,6 +24,7 @@ _HOME = {
     "miles_core.types.sequence": "NO_VERSION Sequence Span",
     "miles_core.types.task": "Message Task ToolDefinition",
     "miles_core.types.trajectory": "CANCELLED Disposition Group REMADE Score Status Trajectory",
+    "miles_core.contracts.beside": "Adapts Foresees GivesUp Remakes Repaces Resizes",
     "miles_core.contracts.component": "BuildContext Component ComponentRef load_attribute",
     "miles_core.contracts.engine": (
         "Engine EngineCapabilities EngineClient EngineStats Finish GenerateRequest GenerateResult PauseMode VersionSpan"
@@ -40,8 +41,8 @@ _HOME = {
     "miles_core.contracts.pace": "Pace Refill",
     "miles_core.contracts.planning": "RecipeFacts",
     "miles_core.contracts.rollout": (
-        "Adapts Agent Attempt Buffer Data Discard Draw Episode Filter Foresees GenerateContext Generator GivesUp "
-        "Matcher Outcome Remakes Repaces Resizes Reward Rollout RolloutContext Schedule Staleness Verdict"
+        "Agent Attempt Buffer Data Discard Draw Episode Filter GenerateContext Generator Matcher Outcome Reward "
+        "Rollout RolloutContext Schedule Staleness Verdict"
     ),
     "miles_core.contracts.sessions": "Collected SessionAddress SessionRules Sessions",
     "miles_core.contracts.trainer": "StepReport Trainer TrainerFacts",
@@ -65,6 +66,14 @@ __all__ = sorted(_MODULE_OF)
 if TYPE_CHECKING:
     # One statement for each module; the sorter would write one for each name.
     # isort: off
+    from miles_core.contracts.beside import (
+        Adapts as Adapts,
+        Foresees as Foresees,
+        GivesUp as GivesUp,
+        Remakes as Remakes,
+        Repaces as Repaces,
+        Resizes as Resizes,
+    )
     from miles_core.contracts.component import (
         BuildContext as BuildContext,
         Component as Component,
@@ -138,7 +147,6 @@ if TYPE_CHECKING:
     from miles_core.contracts.pace import Pace as Pace, Refill as Refill
     from miles_core.contracts.planning import RecipeFacts as RecipeFacts
     from miles_core.contracts.rollout import (
-        Adapts as Adapts,
         Agent as Agent,
         Attempt as Attempt,
         Buffer as Buffer,
@@ -147,15 +155,10 @@ if TYPE_CHECKING:
         Draw as Draw,
         Episode as Episode,
         Filter as Filter,
-        Foresees as Foresees,
         GenerateContext as GenerateContext,
         Generator as Generator,
-        GivesUp as GivesUp,
         Matcher as Matcher,
         Outcome as Outcome,
-        Remakes as Remakes,
-        Repaces as Repaces,
-        Resizes as Resizes,
         Reward as Reward,
         Rollout as Rollout,
         RolloutContext as RolloutContext,

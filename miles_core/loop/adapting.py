@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from miles_core.contracts.rollout import Adapts, Buffer, Repaces, Resizes, Rollout, Schedule
+from miles_core.contracts.beside import Adapts, Repaces, Resizes
+from miles_core.contracts.rollout import Buffer, Rollout, Schedule
 from miles_core.errors import Problem, RequestError
 from miles_core.loop.occupancy import Occupancy
 

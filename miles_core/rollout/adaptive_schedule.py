@@ -116,7 +116,7 @@ class AdaptiveOptions(ScheduleOptions):
 
 
 class AdaptiveSchedule:
-    """See `contracts.rollout.Schedule` and `Adapts`."""
+    """See `contracts.rollout.Schedule` and `contracts.beside.Adapts`."""
 
     def __init__(self, options: AdaptiveOptions, context: BuildContext) -> None:
         self.group_size = options.group_size

@@ -74,7 +74,7 @@ class FifoBuffer:
         self._discarding = discarding
 
     def resize(self, groups: int) -> None:
-        """See `contracts.rollout.Resizes`."""
+        """See `contracts.beside.Resizes`."""
         self._order.resize(max(1, groups))
 
     async def put(self, group: Group) -> Verdict:

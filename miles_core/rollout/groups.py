@@ -65,18 +65,18 @@ class GroupsRollout:
         self._wake.set()
 
     def remake(self, kept: Group) -> None:
-        """See `contracts.rollout.Remakes`."""
+        """See `contracts.beside.Remakes`."""
         self._tickets.complete(kept)
         self.grant(1)
 
     def foresee(self, version: int) -> None:
-        """See `contracts.rollout.GivesUp`."""
+        """See `contracts.beside.GivesUp`."""
         self._earliest = version
         for making in tuple(self._making):
             making.foresee(version)
 
     def repace(self, pace: Pace) -> None:
-        """See `contracts.rollout.Repaces`."""
+        """See `contracts.beside.Repaces`."""
         self._pace = pace
         self._wake.set()
 

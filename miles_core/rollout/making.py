@@ -32,7 +32,7 @@ class Making:
         return self._of(*sorted((*self._ticket.kept, *made), key=lambda trajectory: trajectory.index))
 
     def foresee(self, version: int) -> None:
-        """See `contracts.rollout.GivesUp`."""
+        """See `contracts.beside.GivesUp`."""
         self._earliest = version
         self._look(*self._finished)
 

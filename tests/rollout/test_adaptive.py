@@ -1,13 +1,14 @@
-"""The adaptive schedule: its controller as a function, its state, and in virtual time against the best fixed setting."""
+"""The adaptive schedule: its controller as a function, its state, and beside the best fixed setting in virtual time."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from miles_core import BuildContext, RequestError
@@ -119,8 +120,6 @@ def test_publications_go_on_evenly_from_the_last_one():
 async def test_the_buffer_grows_and_shrinks_without_losing_a_group():
     buffer = FifoBuffer(FifoOptions(capacity=1.0), CONTEXT)
     buffer.connect(2, (), None)
-    import asyncio
-
     puts = [asyncio.create_task(buffer.put(make_group(("a",), number=n))) for n in range(8)]
     await asyncio.sleep(0)
     assert len(buffer.waiting()) == 2
@@ -142,7 +141,7 @@ def test_whoever_cannot_follow_is_refused():
     class Fixed:
         def grant(self, groups): ...
 
-    with pytest.raises(RequestError, match="(?s)cannot change its pace.*cannot change its size"):
+    with pytest.raises(RequestError, match=r"(?s)cannot change its pace.*cannot change its size"):
         Adapting(schedule(room=(8, 16)), Fixed(), Fixed(), 16)
 
 
