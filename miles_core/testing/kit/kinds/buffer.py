@@ -265,7 +265,9 @@ async def resizes(subject: ComponentSubject) -> None:
         await soon(buffer.get(1), "get", "none is lost by a smaller size")
         await settle()
         most = max(2, 6 - (21 - left))
-        expect(len(buffer.waiting()) <= most, f"{len(buffer.waiting())} wait in 2 places", "let nobody in until it fits")
+        expect(
+            len(buffer.waiting()) <= most, f"{len(buffer.waiting())} wait in 2 places", "let nobody in until it fits"
+        )
     await asyncio.gather(*puts)
 
 
