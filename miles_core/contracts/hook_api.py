@@ -1,6 +1,6 @@
 """The version of the hooks, apart from the hooks: listings compare it without loading them."""
 
-HOOK_API_VERSION = "1.1"
+HOOK_API_VERSION = "1.2"
 """Minor: a hook or an argument was added. Major: one was removed or changed its meaning."""
 
 

@@ -97,8 +97,9 @@ class Tracker(Protocol):
     """
 
     def start(self, run: str, recipe: Mapping[str, Any]) -> None:
-        """Once for each `miles run`, `miles resume` and driver that is started again, before any worker. `run` is the name of the run's folder, the
-        same after a resume; `recipe` is the resolved one with every default (JSON data)."""
+        """Once for each `miles run`, `miles resume` and driver that is started again, before any worker. `run` is the
+        name of the run's folder, the same after a resume; `recipe` is the resolved one with every default (JSON
+        data)."""
         ...
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

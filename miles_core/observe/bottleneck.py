@@ -1,4 +1,4 @@
-"""Which half of the ring the other one waits for, and whether what is thrown away is longer than what is kept, in words."""
+"""In words: which half of the ring waits for the other, and whether what is thrown away is longer than what is kept."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ def sentence(name: str, facts: Facts) -> str:
 
 
 def count_faults(events: Iterable[Facts]) -> dict[str, int]:
-    """`engines_lost`, `engine_restarts` (those that served again), `restores` and `driver_restarts` of a run; empty when
-    there were none. `run.json` has them, and the summary."""
+    """`engines_lost`, `engine_restarts` (those that served again), `restores` and `driver_restarts` of a run; empty
+    when there were none. `run.json` has them, and the summary."""
     counts = dict.fromkeys(_COUNTED.values(), 0)
     for event in events:
         if (what := _COUNTED.get(str(event["event"]))) is not None:

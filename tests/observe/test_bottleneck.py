@@ -41,8 +41,8 @@ def test_dropping_what_is_old_is_named_when_it_drops_what_is_long():
         return {"buffer/length_stale_mean": stale, "buffer/length_kept_mean": kept}
 
     assert length_bias([{}, step(30.0, 10.0), step(20.0, 15.0)]) == (
-        "stale trajectories were 2.0 x as long as those that were kept (25 against 12 tokens): what is trained is biased "
-        "towards short answers"
+        "stale trajectories were 2.0 x as long as those that were kept (25 against 12 tokens): what is trained is "
+        "biased towards short answers"
     )
     assert length_bias([step(11.0, 10.0)]) == length_bias([{}]) == ""
 

@@ -11,7 +11,7 @@ from miles_core.testing.families.conversations import TOOLS
 from miles_core.testing.families.programs import Bank, Harness
 
 RENDERER = CharImageRenderer()
-BANK = Bank(tuple(tuple(RENDERER.encode(text).tolist()) + (0,) for text in ("yes", '<call>add {"a": 1}</call>', "")),
+BANK = Bank(tuple((*RENDERER.encode(text).tolist(), 0) for text in ("yes", '<call>add {"a": 1}</call>', "")),
             tuple(range(97, 123)), (0,))  # fmt: skip
 
 
