@@ -49,7 +49,7 @@ trainer: {{use: toy}}
 runtime: {{use: {runtime}}}
 checkpoint: {{every: 3}}
 faults: {{restart_delay: 0.05, engine_restarts: 4, restores: 4}}
-steps: 16
+steps: {steps}
 """
 SCHEDULES = {
     "sync": "",
@@ -61,8 +61,9 @@ WHO = ("engine", "trainer", "driver")
 KILLS = 4
 """In one run at most: fewer than what the recipe's `faults` let it bear."""
 
-SPREAD = 1.2
-"""Seconds within which a kill falls after the ring goes round, or after the kill before."""
+STEPS = 16
+SPREAD = 0.5
+"""A kill falls so many seconds at most after a random step of those that are left."""
 
 PATIENCE = 240.0
 """Seconds that anything may take: a cluster starts slowly on a busy machine."""
@@ -132,6 +133,7 @@ class Victim:
         """How many kills are left, and whether the driver was killed."""
         self._until_it_works(process, since)
         while left and process.poll() is None:
+            self._until_step(process, choice.randint(min(self._done(), STEPS - 1), STEPS - 1))
             pause(process, choice.uniform(0.0, SPREAD))
             who = choice.choices(WHO, (4, 3, 3))[0]
             pids = [process.pid] if who == "driver" else self._workers(who)
@@ -167,6 +169,15 @@ class Victim:
                     if '"workers_ready"' in line and line.endswith("}") and json.loads(line)["at"] > since:
                         return
             time.sleep(0.05)
+
+    def _until_step(self, process: subprocess.Popen[bytes], step: int) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and self._done() < step and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _done(self) -> int:
+        """Steps on record; a run that goes back has fewer."""
+        return max((path.read_text().count("\n") - 1 for path in self.folder.glob("runs/*/metrics.jsonl")), default=0)
 
     def _workers(self, who: str) -> list[int]:
         """Processes that write the log of such a worker of this run: children of the driver, or actors."""
@@ -221,6 +232,7 @@ def one_run(number: int, runtime: str, choice: random.Random) -> Story:
         (folder / "tasks.jsonl").write_text("\n".join(rows) + "\n")
         recipe = RECIPE.format(
             seed=number,
+            steps=STEPS,
             plugins="toy" if runtime == "local" else "toy, ray",
             use=story.schedule.strip(),
             options=SCHEDULES[story.schedule],
