@@ -35,7 +35,7 @@ def list_recipes(*, as_json: bool) -> int:
     if as_json:
         say_json([entry.to_json() for entry in found])
     elif found:
-        rows = [(entry.name, entry.evidence, entry.origin, entry.summary) for entry in found]
+        rows = [(entry.name, entry.evidence, entry.origin, _first_sentence(entry.summary)) for entry in found]
         table(("recipe", "evidence", "from", "summary"), rows)
     else:
         say("no recipes in recipes/ or in installed plugins")
@@ -59,6 +59,12 @@ def show_schema(plugins: Sequence[str] | None) -> int:
 
     say_json(recipe_schema(plugins))
     return 0
+
+
+def _first_sentence(summary: str) -> str:
+    """What a listing has room for; `--json` has all of it."""
+    end = summary.find(". ")
+    return summary if end < 0 else summary[: end + 1]
 
 
 def _read(path: Path) -> str:
