@@ -42,6 +42,7 @@ bench: install
 
 $(INSTALLED): pyproject.toml constraints.txt $(PACKAGES)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing into .venv, which takes some minutes"
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(EDITABLE)
 	touch $@
 

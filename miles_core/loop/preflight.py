@@ -29,7 +29,8 @@ def check(phases: Several[Phase], renderer: Renderer | None, card: ModelCard | N
             held_out = evaluator.tasks(phase.data)
             if not held_out and EXPORTED_WEIGHTS not in ref.capabilities:
                 problems.append(Problem(f"evaluation {evaluator.name!r} has no tasks", f"phase {phase.plan.name!r}"))
-            tasks += held_out
+            known = {task.id for task in tasks}  # data may measure what it trains on
+            tasks += [task for task in held_out if task.id not in known]
         problems += _blind(tasks, phase)
         if renderer is not None and card is not None:
             problems += _too_long(tasks, renderer, card, phase)
@@ -72,7 +73,8 @@ def _too_long(tasks: Several[Task], renderer: Renderer, card: ModelCard, phase: 
         try:
             length = len(prompt_tokens(renderer, task))
         except ValueError as error:
-            yield Problem(f"the prompt cannot be rendered: {error}", f"task {task.id!r}")
+            mend = "choose a `model:` whose renderer shows images" if has_images(task.messages) else ""
+            yield Problem(f"the prompt cannot be rendered: {error}", f"task {task.id!r}", mend)
             continue
         if length + asked > card.context:
             yield Problem(

@@ -132,7 +132,7 @@ class LocalRuntime:
         ours, theirs = socket.socketpair()
         log = self._log_of(context.name)
         with log.open("ab") as output:
-            process = self._spawn(theirs, output)
+            process = self._spawn(context.name, theirs, output)
         theirs.close()
         handle = LocalHandle(context.name, process, log, self._options.grace_seconds)
         self._handles.append(handle)
@@ -151,9 +151,10 @@ class LocalRuntime:
             self._scratch.cleanup()
             self._scratch = None
 
-    def _spawn(self, theirs: socket.socket, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str, theirs: socket.socket, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Its name is an argument for whoever lists processes."""
         return subprocess.Popen(
-            [sys.executable, "-m", "miles_core.runtime.worker", str(theirs.fileno())],
+            [sys.executable, "-m", "miles_core.runtime.worker", str(theirs.fileno()), name],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -1,4 +1,4 @@
-"""The process that hosts one component: `python -m miles_core.runtime.worker FD`.
+"""The process that hosts one component: `python -m miles_core.runtime.worker FD NAME`.
 
 It is told exactly what to build, builds it, and answers calls until the driver's end of the socket closes, which is
 also how it learns that the driver died: no worker outlives its driver.
@@ -38,7 +38,7 @@ async def _serve(descriptor: int) -> None:
 
 
 def main() -> None:
-    """Serve the socket whose descriptor is the only argument."""
+    """Serve the socket whose descriptor is the first argument."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle; it closes the socket
     try:
         asyncio.run(_serve(int(sys.argv[1])))
