@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from miles_core.observe.bottleneck import bottleneck, length_bias
-from miles_core.observe.standing import Standing
+from miles_core.observe.standing import TIMES, Standing
 
 _SPARKS = "▁▂▃▄▅▆▇█"
-_COLOURS = {"rollout": "cyan", "train": "magenta", "publish": "yellow", "evaluate": "green", "checkpoint": "blue"}
+_COLOURS = dict(zip(TIMES, ("white", "cyan", "magenta", "yellow", "green", "blue"), strict=True))
 _WIDTH = 40
 
 
@@ -39,6 +39,13 @@ class Screen:
         self._live.stop()
 
     def _draw(self) -> RenderableType:
+        """Never raises: it is called in a thread of its own, and when the run ends."""
+        try:
+            return self._drawn()
+        except Exception as error:
+            return Text(f"{self._name}: the live view failed: {type(error).__name__}: {error}", style="red")
+
+    def _drawn(self) -> RenderableType:
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="dim", min_width=10)
         rows.add_column()

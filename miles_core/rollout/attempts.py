@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
 
@@ -60,6 +61,10 @@ class AttemptMaker:
                 f"{self._whose} gave {made!r:.80}, expected a Trajectory",
                 mend="return what `generate` made; in middleware, `await` the inner generator",
             )
+        try:
+            json.dumps(made.metadata)
+        except (TypeError, ValueError, RecursionError) as error:  # the run's folder keeps it as JSON
+            raise TypeError(f"the trajectory's metadata is no JSON data: {error}") from error
         name = self._context.agent_name
         if name and name in made.scores and AGENT not in made.metadata:  # whichever generator ran it
             return replace(made, metadata={AGENT: name, **made.metadata})

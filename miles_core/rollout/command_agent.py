@@ -26,6 +26,7 @@ from typing import Any
 from pydantic import Field, PositiveInt
 
 from miles_core.contracts.component import BuildContext
+from miles_core.contracts.last_words import last_words
 from miles_core.contracts.options import Options
 from miles_core.contracts.rollout import Episode, Outcome
 from miles_core.errors import RequestError
@@ -33,7 +34,6 @@ from miles_core.errors import RequestError
 LAST_BYTES = 65_536
 """How much of the end of a program's output is looked at for its last line."""
 
-ERROR_LINES = 10
 TERM_SECONDS = 1.0
 """What a program that is told to end gets for cleaning up, before it is killed."""
 
@@ -79,8 +79,10 @@ class CommandAgent:
                 if code != 0:
                     ended = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
                     ended += why
-                    lines = "\n".join(complained.splitlines()[-ERROR_LINES:])
-                    raise ProgramFailed(f"`{name}` {ended}{f': {lines}' if lines else ''}")
+                    last = last_words(complained, (folder / "stderr").stat().st_size)
+                    raise ProgramFailed(f"`{name}` {ended}{f': {last}' if last else ''}")
+                if len(said.encode()) >= LAST_BYTES and "\n" not in said.strip():
+                    raise ProgramFailed(f"the last line of `{name}` is longer than {LAST_BYTES} bytes: no verdict")
                 return _outcome(said, name)
 
     async def _process(self, episode: Episode, folder: Path) -> tuple[int, str]:
@@ -158,9 +160,9 @@ def _end_of(file: Path) -> str:
 
 
 def _outcome(said: str, name: str) -> Outcome:
-    lines = said.strip().splitlines()
+    lines = said.strip().split("\n")  # other line ends may stand inside JSON text
     try:
-        verdict: Any = json.loads(lines[-1]) if lines else None
+        verdict: Any = json.loads(lines[-1])
     except (ValueError, RecursionError):
         return Outcome()
     if not isinstance(verdict, dict):

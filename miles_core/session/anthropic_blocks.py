@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from miles_core.session.body import check_value
 from miles_core.session.faults import bad_request
 from miles_core.types.task import Message
 
@@ -189,6 +190,7 @@ def _text(blocks: list[Block], between: str) -> str:
 def _input(arguments: Any) -> dict[str, Any]:
     try:
         value = json.loads(arguments or "{}", parse_constant=_refuse) if isinstance(arguments, str) else arguments
+        check_value(value)
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {UNPARSED: arguments}

@@ -8,7 +8,7 @@ import numpy as np
 
 from miles_core.contracts.model import Renderer
 from miles_core.session.attach import refuse_truncated
-from miles_core.session.faults import SessionFault
+from miles_core.session.faults import SessionFault, bad_request
 from miles_core.session.tree import Node, Tree
 from miles_core.types.sequence import TokenArray
 from miles_core.types.task import Message
@@ -18,9 +18,14 @@ TOKENS = "tokens"
 
 
 def token_message(renderer: Renderer, tokens: TokenArray) -> Message:
-    """What people see of tokens that came without messages. Equal for equal tokens alone: others may read the same."""
+    """What people see of tokens that came without messages. Equal for equal tokens alone: others may read the same.
+    Raises SessionFault (400) for ids that the renderer does not know."""
     digest = hashlib.blake2b(tokens.tobytes(), digest_size=12).hexdigest()
-    return {"role": TOKENS, "content": renderer.decode(tokens), "digest": digest}
+    try:
+        text = renderer.decode(tokens)
+    except (ValueError, LookupError, OverflowError) as error:
+        raise bad_request(f"the renderer cannot read the tokens: {error}", code="invalid_tokens") from error
+    return {"role": TOKENS, "content": text, "digest": digest}
 
 
 def attach_tokens(tree: Tree, tokens: TokenArray, *, any_history: bool) -> Node | None:

@@ -3,7 +3,6 @@ dialect is spoken, and every failure is told in it."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from miles_core.contracts.model import Renderer
 from miles_core.session import models
 from miles_core.session.anthropic import Anthropic
+from miles_core.session.body import read_body
 from miles_core.session.call import ChatRequest
 from miles_core.session.deliver import Delivery, send_fault, send_json
 from miles_core.session.dialect import Dialect, Forms, Served
@@ -31,10 +31,6 @@ from miles_core.session.store import SessionStore
 from miles_core.session.token_in import TokenIn
 
 log = logging.getLogger(__name__)
-
-DRAINED = 16
-"""A body that is too large is read to its end, and forgotten, up to this many times the limit: the client can then read
-the answer. Beyond, the connection is closed."""
 
 CHAT, ANTHROPIC = OpenAIChat(), Anthropic()
 DIALECTS: Mapping[str, Dialect] = {
@@ -124,8 +120,8 @@ class SessionApp:
         key, limit = _key(request), self._store.limits.body_bytes
         if self.operator is None or not self.operator.owns(key):
             session = self._store.find(key)
-            return session, await _body(request, limit)
-        body = await _body(request, limit)
+            return session, await read_body(request, limit)
+        body = await read_body(request, limit)
         metadata = body.get("metadata")
         inner = metadata.get("session_id") if isinstance(metadata, dict) else None
         named = NAMED.search(request.url.path)
@@ -148,7 +144,9 @@ class SessionApp:
             _expect(request, "GET", "POST")
             if request.method == "GET":
                 return await send_json(send, 200, operator.listing())
-            await send_json(send, 201, operator.open(await _body(request, self._store.limits.body_bytes, empty=True)))
+            await send_json(
+                send, 201, operator.open(await read_body(request, self._store.limits.body_bytes, empty=True))
+            )
         else:
             session = self._store.named(name)
             if session is None:
@@ -204,34 +202,3 @@ def _expect(request: Request, *methods: str) -> None:
 def _key(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "").strip()
-
-
-def _no_json(word: str) -> Any:
-    """Python reads and writes NaN and Infinity, and no other client would read them."""
-    raise ValueError(f"{word} is no value of JSON")
-
-
-async def _body(request: Request, limit: int, empty: bool = False) -> dict[str, Any]:
-    """The JSON object of the body; with `empty`, none is one too. Raises SessionFault: 413 when it is too large, 400
-    when it is no JSON object."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= limit:
-            parts.append(part)
-        elif size > DRAINED * limit:
-            break
-        else:
-            parts.clear()
-    if size > limit:
-        raise SessionFault(413, "body_too_large", f"the body is larger than {limit} bytes")
-    if empty and not size:
-        return {}
-    try:
-        body = json.loads(b"".join(parts), parse_constant=_no_json)
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"the body is no JSON: {error}", code="malformed_json") from None
-    if not isinstance(body, dict):
-        raise bad_request(f"the body is {type(body).__name__}, expected an object", code="malformed_json")
-    return body

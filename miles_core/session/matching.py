@@ -125,9 +125,9 @@ def _parsed(arguments: Any) -> Any:
             parse_constant=_refuse,
             object_pairs_hook=_unique,
         )
+        return _typed({} if value is None else value)
     except (ValueError, RecursionError):
         return arguments
-    return _typed({} if value is None else value)
 
 
 def _typed(value: Any) -> Any:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from miles_core.session.body import DEPTH, check_value
 from miles_core.session.faults import bad_request
 from miles_core.session.images import normal_part
 from miles_core.types.task import Message
@@ -73,7 +74,10 @@ def _content(content: Any) -> Any:
         isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
     ):
         raise ValueError(f"`content` is {_kind(content)}, expected text, null or a list of parts with a `type`")
-    if len(content) == 1 and content[0]["type"] == "text" and isinstance(content[0].get("text"), str):
+    for part in content:
+        if part["type"] == "text" and not isinstance(part.get("text"), str):
+            raise ValueError(f"the `text` of a part is {_kind(part.get('text'))}, expected text")
+    if len(content) == 1 and content[0]["type"] == "text":
         return content[0]["text"]
     return [normal_part(part) for part in content]
 
@@ -92,8 +96,23 @@ def _tool_call(call: Any) -> dict[str, Any]:
     if not isinstance(arguments, str | dict):
         raise ValueError(f"the arguments of tool call {function['name']!r} are {_kind(arguments)}, expected JSON text")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    _check_depth(text, function["name"])
     made = {"type": "function", "function": {"name": function["name"], "arguments": text}}
     return {"id": _text("id", call["id"]), **made} if call.get("id") else made
+
+
+def _check_depth(arguments: str, name: str) -> None:
+    """Renderers read arguments as JSON. Text that is none is theirs to judge."""
+    if arguments.count("{") + arguments.count("[") <= DEPTH:
+        return
+    try:
+        check_value(json.loads(arguments))
+    except RecursionError:
+        raise ValueError(f"the arguments of tool call {name!r:.60} have more than {DEPTH} levels") from None
+    except json.JSONDecodeError:
+        return
+    except ValueError as error:
+        raise ValueError(f"the arguments of tool call {name!r:.60}: {error}") from None
 
 
 def _check_tool_results(messages: tuple[Message, ...]) -> None:

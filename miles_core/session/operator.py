@@ -23,6 +23,9 @@ from miles_core.types.sequence import Sequence
 from miles_core.types.task import Task
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+ROUTES = ("messages", "responses", "models", "health", "sessions")
+"""Words that paths end with, so that no session can be called by them."""
+
 WISHES = ("name", "history", "matcher", "temperature", "max_new_tokens", "seed", "metadata")
 
 
@@ -72,6 +75,7 @@ class Operator:
 
     def listing(self) -> dict[str, Any]:
         """Every session that is open, and what clients were told so far."""
+        self._store.expire()
         sessions = [
             {"id": s.id, "turns": len(s.conversation.tree), "busy": s.busy, "idle_seconds": self._store.idle(s)}
             for s in self._store
@@ -83,6 +87,8 @@ class Operator:
             return next(name for n in self._numbers if (name := f"s{n}") and self._store.free(name))
         if not isinstance(given, str) or not NAME.fullmatch(given):
             raise bad_request(f"{given!r:.60} is no name of a session", mend="letters, digits and . _ : -, 128 at most")
+        if given in ROUTES:
+            raise bad_request(f"{given!r} is a route, and no name of a session", mend=f"any but {', '.join(ROUTES)}")
         return given
 
     def _attempt(self, name: str, body: Mapping[str, Any]) -> Attempt:

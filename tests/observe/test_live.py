@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from miles_core.observe.live import LiveView
+from miles_core.observe.screen import Screen
+from miles_core.observe.standing import TIMES, Standing
 
 METRICS = {
     "step": 0, "reward/mean": 0.25, "reward/std": 0.5, "correction/mismatch": 1.5e-4, "time/tokens_per_second": 412.3,
@@ -89,6 +92,26 @@ def test_a_terminal_shows_a_live_screen_and_is_left_in_order(tmp_path: Path) -> 
     ):  # fmt: skip
         assert part in text, part
     assert text.rstrip().endswith("\x1b[?25h"), "the cursor is hidden"
+
+
+def test_every_part_of_a_step_has_a_place_on_the_screen() -> None:
+    standing = Standing(3)
+    standing.take("step_finished", {"step": 0, "metrics": {f"time/{part}": 1.0 for part in TIMES}})
+    shown = Console(file=io.StringIO(), width=200)
+    screen = Screen("x", io.StringIO(), standing)
+    screen.close()
+    shown.print(screen._draw())
+    assert isinstance(shown.file, io.StringIO)
+    assert all(f"{part} 17%" in shown.file.getvalue() for part in TIMES), shown.file.getvalue()
+
+
+def test_a_screen_that_cannot_draw_says_so_and_costs_the_run_nothing() -> None:
+    standing = Standing(3)
+    standing.take("step_finished", {"step": 0, "metrics": {"reward/mean": "high"}})
+    out = io.StringIO()
+    screen = Screen("x", out, standing)
+    screen.close()
+    assert "the live view failed: ValueError" in out.getvalue()
 
 
 def _read(descriptor: int) -> bytes:

@@ -76,6 +76,8 @@ async def test_what_a_program_is_given():
         ('{"reward": 2}', 2.0),
         ('{"reward": 1}\n\n', 1.0),
         ('{"a": 1}', None),
+        ('{"reward": 3, "said": "a\u2028b\x85c"}', 3.0),
+        ("x" * 70_000 + '\n{"reward": 4}', 4.0),
     ],
 )
 async def test_the_last_line_is_the_verdict(printed, reward):
@@ -89,6 +91,7 @@ async def test_the_last_line_is_the_verdict(printed, reward):
         ("import sys; print('{\"reward\": 1}'); sys.exit('the shell is gone')", r"exited with 1: the shell is gone"),
         ("import os; os.abort()", "ended by SIGABRT"),
         ('print(\'{"reward": "high"}\')', "the reward 'high', expected a number"),
+        ('print(\'{"reward": 1, "log": "\' + "x" * 70_000 + \'"}\')', "longer than 65536 bytes"),
         ("for i in range(30): print(i, file=__import__('sys').stderr)\nraise SystemExit(3)", "exited with 3: 20\n21"),
     ],
 )

@@ -115,6 +115,7 @@ async def test_without_an_operator_there_is_no_life_cycle_over_http():
         ({"history": "forest"}, "linear, branching"),
         ({"matcher": "loose"}, "strict, tool-arguments, role-content"),
         ({"name": "a b"}, "no name of a session"),
+        ({"name": "messages"}, "a route, and no name"),
         ({"temperature": -1}, "`temperature`"),
         ({"max_new_tokens": 0}, "`max_new_tokens`"),
         ({"metadata": []}, "`metadata`"),

@@ -44,6 +44,29 @@ BAD = {
 }
 
 
+DEEP = "[" * 600 + "]" * 600
+CALLS = '{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": %s}}]}'
+UNREADABLE = {
+    "half a surrogate pair, '\\ud83d'": b'{"messages": [{"role": "user", "content": "\\ud83d"}]}',
+    "half a surrogate pair, '\\udc00'": b'{"messages": [], "\\udc00": 1}',
+    "is beyond the largest number": b'{"messages": [{"role": "user", "content": "x"}], "metadata": {"x": 1e999}}',
+    "more than 100 levels": b'{"messages": [{"role": "user", "content": "x"}], "metadata": %s}' % DEEP.encode(),
+    "the `text` of a part is null": b'{"messages": [{"role": "user", "content": [{"type": "text"}]}]}',
+    "the arguments of tool call 'f'": (
+        '{"messages": [%s, {"role": "user", "content": "x"}]}' % (CALLS % f'"{DEEP}"')
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("said", UNREADABLE)
+async def test_what_nobody_behind_could_read_is_the_clients_fault_and_breaks_no_session(said):
+    async with served() as server:
+        address = await server.open(make_attempt())
+        status, body, _ = await call(address, data=UNREADABLE[said])
+        assert status == 400 and said in body["error"]["message"]
+        assert (await call(address, json={"messages": [user("x")]}))[0] == 200
+
+
 @pytest.mark.parametrize("code", BAD)
 async def test_a_bad_request_is_refused_in_the_clients_own_shape(code):
     engine = ScriptedEngine()

@@ -128,7 +128,7 @@ def _call(call: Mapping[str, Any], literal: Literal) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             value = json.loads(arguments) if arguments.strip() else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         arguments = value if isinstance(value, dict) else arguments
     made = {"type": "function", "function": {"name": function["name"], "arguments": _texts(arguments, literal)}}
