@@ -13,30 +13,32 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from pathlib import Path
 
+from miles_core.contracts.last_words import last_words
 from miles_core.loop import leash
 
 LAST_BYTES = 1 << 20
 """How much of the end of its output is looked at."""
 
-ERROR_LINES = 10
 TERM_SECONDS = 2.0
 """What a program that is told to end gets for cleaning up, before its group is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How it ended: `code` is negative for a signal."""
+    """How it ended: `code` is negative for a signal. `said` and `complained` are the ends of its output and its errors,
+    which were `complaints` bytes."""
 
     program: str
     code: int
     said: str
     complained: str
+    complaints: int
 
     def why(self) -> str:
         """In words, with the last lines of its errors."""
         how = f"was ended by {signal.Signals(-self.code).name}" if self.code < 0 else f"exited with {self.code}"
-        lines = "\n".join(self.complained.splitlines()[-ERROR_LINES:])
-        return f"`{self.program}` {how}{f': {lines}' if lines else ''}"
+        last = last_words(self.complained, self.complaints)
+        return f"`{self.program}` {how}{f': {last}' if last else ''}"
 
 
 async def run_program(
@@ -63,7 +65,8 @@ async def run_program(
         os.close(theirs)
         os.close(ours)
     code = process.returncode if process.returncode is not None else 0
-    return Ended(shlex.join(program), code, _end_of(scratch / "stdout"), _end_of(scratch / "stderr"))
+    said, complained = (_end_of(scratch / name) for name in ("stdout", "stderr"))
+    return Ended(shlex.join(program), code, said, complained, (scratch / "stderr").stat().st_size)
 
 
 async def _until_ended(process: asyncio.subprocess.Process) -> None:
