@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -81,6 +82,9 @@ class LocalHandle:
         except TimeoutError:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
+        except asyncio.CancelledError:  # whoever waited was told to end at once
+            self._process.kill()
+            raise
         if self._reading is not None:
             self._reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -125,6 +129,7 @@ class LocalRuntime:
     def __init__(self, options: LocalOptions, context: BuildContext) -> None:
         self._options = options
         self._handles: list[LocalHandle] = []
+        weakref.finalize(self, _kill_all, self._handles)  # also when the interpreter ends: nobody may have closed it
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._logs = context.folder / "logs" if context.folder else None
 
@@ -168,3 +173,8 @@ class LocalRuntime:
             return Path(self._scratch.name) / f"{name}.log"
         self._logs.mkdir(parents=True, exist_ok=True)
         return self._logs / f"{name}.log"
+
+
+def _kill_all(handles: list[LocalHandle]) -> None:
+    for handle in handles:
+        handle.kill()

@@ -107,7 +107,7 @@ def test_every_part_of_a_step_has_a_place_on_the_screen() -> None:
 
 def test_a_screen_that_cannot_draw_says_so_and_costs_the_run_nothing() -> None:
     standing = Standing(3)
-    standing.take("step_finished", {"step": 0, "metrics": {"reward/mean": "high"}})
+    standing.take("step_finished", {"step": 0, "metrics": {"correction/mismatch": "high"}})
     out = io.StringIO()
     screen = Screen("x", out, standing)
     screen.close()

@@ -149,6 +149,19 @@ async def test_close_lets_the_component_close_and_kills_what_hangs(thing, tmp_pa
         await hanging
 
 
+async def test_whoever_does_not_wait_for_the_end_leaves_no_worker_that_cannot_hear(thing):
+    runtime = LocalRuntime(LocalOptions(grace_seconds=60), context())
+    pid = await (await runtime.start(thing, context())).call("pid")
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(runtime.close(), 0.2)
+    for _ in range(200):
+        if not Path(f"/proc/{pid}").exists():
+            break
+        await asyncio.sleep(0.02)
+    assert not Path(f"/proc/{pid}").exists()
+
+
 def test_workers_end_when_their_driver_is_killed(thing, tmp_path):
     driver = textwrap.dedent(
         f"""
