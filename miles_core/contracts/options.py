@@ -28,10 +28,11 @@ class Options(BaseModel):
     """Base of every options model. Unknown keys are refused, values are not coerced from strings, instances are frozen.
 
     Override `card` to say what the choice means where its name leaves it open, and `check` to refuse recipes in which
-    these options cannot work. Neither may import torch. Override `code` where options name research code.
+    these options cannot work. Neither may import torch. Override `code` where options name research code. Numbers are
+    finite; a field that means something by infinity says `allow_inf_nan=True`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, validate_default=True, allow_inf_nan=False)
 
     def card(self) -> Mapping[str, str]:
         return {}

@@ -54,10 +54,8 @@ def _phase(phase: PhaseChoice, facts: RecipeFacts, run: Mapping[str, Chosen]) ->
             ("trajectories per optimizer step", trajectories // facts.optimizer_steps),
             (f"optimizer steps {_IN_ALL}", facts.optimizer_steps * phase.steps),
         ]
-    buffer = phase.one.get("buffer")
-    capacity = getattr(buffer.options, "capacity", None) if buffer else None
-    if isinstance(capacity, int | float):
-        numbers.append(("groups that the buffer holds", int(capacity * facts.groups_per_step)))
+    if facts.buffer_groups is not None:
+        numbers.append(("groups that the buffer holds", facts.buffer_groups))
     for each in phase.many.get("evaluate", ()):
         tasks = getattr(each.options, "tasks", None)
         if isinstance(tasks, int):

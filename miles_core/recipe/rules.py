@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -55,7 +56,9 @@ def facts_of(
 def _buffer_groups(phase: PhaseChoice, groups_per_step: int) -> int | None:
     buffer = phase.one.get("buffer")
     capacity = getattr(buffer.options, "capacity", None) if buffer else None
-    return int(capacity * groups_per_step) if isinstance(capacity, int | float) else None
+    if not isinstance(capacity, int | float) or not math.isfinite(capacity):
+        return None
+    return int(capacity * groups_per_step)
 
 
 def _staleness_limit(phase: PhaseChoice) -> int | None:

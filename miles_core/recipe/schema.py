@@ -16,13 +16,13 @@ FORMAT_VERSION = 1
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class Section(BaseModel):
     """A component and its options: `{use: name, option: value, …}`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
 
     use: Annotated[str, Field(min_length=1)] = Field(
         description="the component: `name`, `distribution:name`, or `module:attr` for research code"

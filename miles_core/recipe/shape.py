@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from typing import Any
 
 from pydantic import ValidationError
 
-from miles_core.recipe.document import Document
+from miles_core.recipe.document import Document, shown
 from miles_core.recipe.faults import Faults
 from miles_core.recipe.schema import FORMAT_VERSION, KIND_OF_SECTION, LIST_SECTIONS, Recipe
 from miles_core.recipe.validate import add_faults, path_of
@@ -18,11 +19,15 @@ from miles_core.recipe.yaml_text import Parts
 SPOILED = "\x00spoiled"
 """The `use` of a section that is too wrong to look at; its fault is already noted."""
 
+LARGEST_INTEGER = 2**64
+LARGEST_NUMBER = 1e36
+"""How far from 0 a number of a recipe may be: integers fit a machine's, and products of some do not overflow."""
+
 
 def read_shape(document: Document, faults: Faults) -> Recipe:
     """The recipe. After faults it is one that can be worked with, but not run. Raises RequestError when not even that
     is possible."""
-    data = document.data
+    data = _within_reach(document.data, (), faults)
     for attempt in range(4):
         try:
             recipe = Recipe.model_validate_json(json.dumps(data), strict=True)
@@ -37,6 +42,24 @@ def read_shape(document: Document, faults: Faults) -> Recipe:
         return recipe
     faults.raise_all()
     raise AssertionError("a shape that cannot be repaired has faults")
+
+
+def _within_reach(value: Any, path: Parts, faults: Faults) -> Any:
+    """The same, with 1 for each finite number that is too large to work with, which is a fault. What is not finite is
+    for the models to refuse."""
+    if isinstance(value, dict):
+        return {key: _within_reach(each, (*path, key), faults) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_within_reach(each, (*path, index), faults) for index, each in enumerate(value)]
+    largest = LARGEST_INTEGER if isinstance(value, int) else LARGEST_NUMBER
+    if (
+        not isinstance(value, int | float)
+        or (isinstance(value, float) and not math.isfinite(value))
+        or abs(value) <= largest
+    ):
+        return value
+    faults.add(path, f"is {shown(value)}, expected a number between -{largest:g} and {largest:g}")
+    return 1
 
 
 def _check_length(document: Document, recipe: Recipe, faults: Faults) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, ValidationError
 
+from miles_core.contracts.options import Options
 from miles_core.errors import PluginError, RequestError
 from miles_core.recipe.json_schema import recipe_schema
 from miles_core.recipe.schema import CORE_KEYS, EngineSection, GeneratorSection, RewardSection, RuntimeSection
@@ -146,6 +147,17 @@ def test_a_wrong_type_says_how_to_write_it(kitchen: Any, type_: str, value: str,
     with pytest.raises(RequestError) as error:
         kitchen.plan(kitchen.changed(plugins="[toy, lab, mine]", rewards=f"[{{use: mine, words: {value}}}]"))
     assert [problem.mend for problem in error.value.problems] == [mend]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_numbers_are_finite_unless_a_field_says_otherwise(value: str) -> None:
+    class Some(Options):
+        scale: float = 1.0
+        limit: float = Field(default=1.0, allow_inf_nan=True)
+
+    assert str(Some(limit=float(value)).limit) == value
+    with pytest.raises(ValidationError, match="finite number"):
+        Some(scale=float(value))
 
 
 def test_research_code_without_options_says_so(kitchen: Any) -> None:
