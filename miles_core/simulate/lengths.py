@@ -86,11 +86,16 @@ def usual_lengths(longest: int) -> Lengths:
     return read_lengths(f"lognormal:mu={math.log(max(longest / 4, 1)):.4g},sigma=1", Path())
 
 
+MOST_TOKENS = 10**9
+
 _PARAMETERS: Mapping[str, Mapping[str, float | None]] = {
     "lognormal": {"mu": None, "sigma": None, "prompt": 0.0},
     "constant": {"tokens": None, "prompt": 0.0},
 }
 """Parameters with their defaults; None: must be given."""
+
+_RANGES = {"mu": (-20.0, 20.0), "sigma": (0.0, 10.0), "prompt": (0.0, MOST_TOKENS), "tokens": (0.0, MOST_TOKENS)}
+"""Both ends are accepted. The largest that a log-normal draw can become is far from what a float holds."""
 
 
 def _parametric(text: str, kind: str, rest: str) -> Parametric:
@@ -109,9 +114,9 @@ def _parametric(text: str, kind: str, rest: str) -> Parametric:
     problems += [f"{kind} needs {key}" for key, value in values.items() if value is None]
     given = {key: value for key, value in values.items() if value is not None}
     problems += [
-        f"{key} is {value:g}, expected a finite number{'' if key == 'mu' else ', 0 or more'}"
+        f"{key} is {value:g}, expected a number from {_RANGES[key][0]:g} to {_RANGES[key][1]:g}"
         for key, value in given.items()
-        if not math.isfinite(value) or (key != "mu" and value < 0)
+        if not _RANGES[key][0] <= value <= _RANGES[key][1]
     ]
     if problems:
         raise RequestError([Problem(each, f"--lengths {text}", f"such as {EXAMPLES}") for each in problems])

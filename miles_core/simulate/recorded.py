@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from miles_core.errors import Problem, RequestError
 from miles_core.observe.runs import find_run
 from miles_core.observe.trajectories import files
-from miles_core.simulate.lengths import EXAMPLES, Recorded, Work
+from miles_core.simulate.lengths import EXAMPLES, MOST_TOKENS, Recorded, Work
 from miles_core.types.trajectory import Disposition, Status
 
 _COLUMNS = ["entry", "status", "disposition", "reward", "sequences"]
@@ -73,12 +74,15 @@ def rows_of_run(file: str, table: pa.Table) -> Iterable[Row]:
     bounds = sequences.offsets.to_numpy()
     facts = table.select(_COLUMNS[:-1]).to_pylist()
     rows = []
-    for row, start, stop in zip(facts, bounds[:-1], bounds[1:], strict=True):
+    for number, (row, start, stop) in enumerate(zip(facts, bounds[:-1], bounds[1:], strict=True)):
         output = int(sampled[start:stop].sum())
         if not output or not mine[start:stop].all() or row["disposition"] == Disposition.EVALUATION.value:
             continue
         prompt = int(tokens[start:stop].sum()) - output
-        work = Work(prompt, output, row["reward"], Status(row["status"]))
+        try:
+            work = Work(prompt, output, _reward(row), Status(row["status"]))
+        except ValueError as error:
+            raise RequestError(str(error), where=f"{file}, row {number}") from error
         rows.append(((file, row["entry"]), work, row["disposition"]))
     return rows
 
@@ -101,15 +105,26 @@ def _of_table(path: Path, table: pa.Table) -> list[Row]:
     rows, problems = [], []
     for number, row in enumerate(table.to_pylist()):
         try:
-            work = Work(
-                int(row["prompt"]), int(row["output"]), row.get("reward"), Status(row.get("status") or "completed")
-            )
-        except (TypeError, ValueError) as error:
+            status = Status(row.get("status") or "completed")
+            work = Work(_tokens(row, "prompt", 0), _tokens(row, "output", 1), _reward(row), status)
+        except ValueError as error:
             problems.append(Problem(str(error), f"{path}, row {number}"))
             continue
-        if work.prompt < 0 or work.tokens < 1:
-            problems.append(Problem(f"{work.prompt} and {work.tokens} tokens", f"{path}, row {number}"))
         rows.append((row.get("group", number), work, ""))
     if problems:
         raise RequestError(problems[:10])
     return rows
+
+
+def _tokens(row: Mapping[str, Any], column: str, least: int) -> int:
+    value = row[column]
+    if not isinstance(value, int | float) or not least <= value <= MOST_TOKENS:
+        raise ValueError(f"{column} is {value!r}, expected a number of tokens from {least} to {MOST_TOKENS:g}")
+    return int(value)
+
+
+def _reward(row: Mapping[str, Any]) -> float | None:
+    value = row.get("reward")
+    if value is not None and (not isinstance(value, int | float) or not math.isfinite(value)):
+        raise ValueError(f"reward is {value!r}, expected a finite number, or none")
+    return value

@@ -73,6 +73,10 @@ def test_lengths_of_a_table_are_drawn_from_it(tmp_path, kind):
     [
         ("prompt,tokens\n1,2\n", "has no column 'output'"),
         ("prompt,output\n1,0\n-1,5\n", "row 1"),
+        ("prompt,output\n1,inf\n", r"row 0.*output is inf, expected a number of tokens from 1 to"),
+        ("prompt,output\n1,2\nx,2\n", r"row 1.*prompt is 'x', expected"),
+        ("prompt,output,reward\n1,2,0.5\n1,2,inf\n", r"row 1.*reward is inf, expected a finite number"),
+        ("prompt,output,reward\n1,2,\n1,2,good\n", "reward is 'good', expected a finite number, or none"),
         ("prompt,output\n", "has no attempt"),
         ("prompt,output\n1,2,3\n", "cannot be read"),
         ("prompt,output,status\n1,2,odd\n", "'odd' is not a valid Status"),
@@ -83,6 +87,18 @@ def test_damaged_tables_are_refused(tmp_path, content, said):
     path.write_text(content)
     with pytest.raises(RequestError, match=said):
         read_lengths(str(path), tmp_path)
+
+
+@pytest.mark.parametrize("text", ["lognormal:mu=1e9,sigma=1e9", "lognormal:mu=nan,sigma=-1", "constant:tokens=inf"])
+def test_parameters_have_a_range(tmp_path, text):
+    with pytest.raises(RequestError, match=r"expected a number from -?\d+ to \d") as caught:
+        read_lengths(text, tmp_path)
+    assert len(caught.value.problems) == text.count("=")
+
+
+def test_the_widest_distribution_is_still_drawn_from(tmp_path):
+    lengths = read_lengths("lognormal:mu=20,sigma=10,prompt=1e9", tmp_path)
+    assert max(work.tokens for group in drawn(lengths, groups=300) for work in group) > 10**9
 
 
 def test_what_is_nothing_is_refused(tmp_path):
