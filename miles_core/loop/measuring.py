@@ -25,6 +25,8 @@ GRACE = 5.0
 """Seconds that a cancelled evaluation gets for cleaning up; then it is left to itself."""
 
 SHOWN = 3
+TAKEN = (".", "..", "score", "scores")
+ROUNDED = 1e-6
 
 
 class GivenUp(Exception):
@@ -125,6 +127,7 @@ def checked(found: Any, evaluator: Evaluator, step: int, version: int, context: 
             f"it is filed under {found.name!r}, step {found.step}, version {found.version}; asked for were "
             f"{evaluator.name!r}, step {step}, version {version}"
         )
+    faults += _names([part.name for part in found.parts])
     measured = found.parts or (found,)
     for each in measured:
         faults += _numbers(each, f"dataset {each.name!r}: " if found.parts else "")
@@ -157,7 +160,34 @@ def _numbers(found: Evaluation, where: str) -> list[str]:
     numbers: list[tuple[str, Any]] = [(f"the score of task {task!r}", value) for task, value in found.scores.items()]
     numbers += [("the total", found.total.mean)] if found.total else []
     numbers += [(name, figure.mean) for name, figure in found.figures.items()]
-    return [f"{where}{what} is {value!r}" for what, value in numbers if not _is_finite(value)][:SHOWN]
+    faults = [f"{where}{what} is {value!r}" for what, value in numbers if not _is_finite(value)]
+    estimates = [("the total", found.total)] if found.total else []
+    for what, each in [*estimates, *found.figures.items()]:
+        faults += [f"{where}{fault}" for fault in _interval(what, each)]
+    return faults[:SHOWN]
+
+
+def _interval(what: str, told: Estimate) -> list[str]:
+    """What is wrong with an interval whose ends are known; a rounded end may be beside the mean by as much."""
+    mean, low, high = told.mean, told.low, told.high
+    if low is None or high is None or not all(map(_is_finite, (mean, low, high))):
+        return []
+    if low > high:
+        return [f"the interval of {what} is from {low:g} to {high:g}: its low end is above its high end"]
+    slack = ROUNDED * max(1.0, abs(mean))
+    if not low - slack <= mean <= high + slack:
+        return [f"{what} is {mean:g}, outside of its own interval from {low:g} to {high:g}"]
+    return []
+
+
+def _names(names: Several[str]) -> list[str]:
+    """A dataset is filed under `<evaluation>/<dataset>`, beside the evaluation's own `score`."""
+    return [
+        f"a dataset is named {name!r}: a name is not empty, has no '/' or control character, and is none of "
+        f"{', '.join(map(repr, TAKEN))}"
+        for name in names
+        if not name.strip() or "/" in name or not name.isprintable() or name in TAKEN
+    ][:SHOWN] + [f"{name!r} names several datasets" for name in sorted({n for n in names if names.count(n) > 1})]
 
 
 def _is_finite(value: Any) -> bool:

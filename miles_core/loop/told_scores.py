@@ -124,6 +124,8 @@ def _estimate(told: Mapping[str, Any], what: str, key: str = "score") -> Estimat
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise RunError(f"`n` beside {what} is {_short(n)}, expected how many tasks there were")
     low, high = told.get("low"), told.get("high")
+    if (low is None) != (high is None):
+        raise RunError(f"only one of `low` and `high` stands beside {what}")
     if low is not None and high is not None:
         return Estimate(mean, _number(low, f"`low` of {what}"), _number(high, f"`high` of {what}"), n)
     if told.get("stderr") is not None:

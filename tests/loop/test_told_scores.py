@@ -63,6 +63,7 @@ def test_a_mean_has_the_interval_that_is_told():
         ('{"score": 1' + "0" * 400 + "}", "too large"),
         ('{"score": 0.5, "n": -3}', "how many tasks"),
         ('{"score": null}', "expected a number"),
+        ('{"score": 0.5, "low": 0.4}', "only one of `low` and `high`"),
     ],
 )
 def test_what_is_no_score_says_why(text, why):
@@ -107,6 +108,33 @@ def test_parts_are_checked_as_the_whole_is():
     bad = Evaluation("e", 3, 2, parts=(Evaluation("x", 3, 2, {"a": float("inf")}),))
     with pytest.raises(RunError, match="dataset 'x': the score of task 'a' is inf"):
         check(bad)
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"score": 0.5, "low": 0.7, "high": 0.3}, "from 0.7 to 0.3: its low end is above"),
+        ({"score": 0.5, "stderr": -0.1}, "its low end is above"),
+        ({"score": 0.9, "low": 0.3, "high": 0.7}, "the total is 0.9, outside of its own interval from 0.3 to 0.7"),
+        ({"score": 1, "figures": {"f": {"mean": 3, "low": 0, "high": 1}}}, "f is 3, outside of its own interval"),
+        *(
+            ({"datasets": {name: {"score": 1}}}, "a dataset is named")
+            for name in ("", " ", "a/b", "..", "score", "a\n")
+        ),
+        ({"datasets": {"fine": {"score": 1}, "scores": {"score": 1}}}, "a dataset is named 'scores'"),
+    ],
+)
+def test_what_cannot_be_filed_or_believed_is_missing_with_the_reason(told, why):
+    with pytest.raises(RunError, match=why):
+        check(Reading("e", version=3, step=2).read(json.dumps(told)))
+
+
+def test_a_rounded_interval_is_believed_and_names_are_not_twice():
+    told = {"datasets": {"a b": {"score": 0.333333333, "low": 0.3333334, "high": 0.5}}}
+    assert check(Reading("e", version=3, step=2).read(json.dumps(told))).parts
+    part = Evaluation("x", 3, 2, total=Estimate(1, None, None, 3))
+    with pytest.raises(RunError, match="'x' names several datasets"):
+        check(Evaluation("e", 3, 2, parts=(part, part)))
 
 
 @pytest.mark.parametrize("value", [float("nan"), None, "0.5", True, 10**400])
