@@ -58,6 +58,13 @@ def test_exit_code_output_and_environment_come_through(tmp_path):
     assert ended.why().endswith("exited with 7: bad")
 
 
+def test_what_is_said_of_a_program_is_short_whatever_it_wrote(tmp_path):
+    program = [sys.executable, "-c", "import sys; sys.stderr.write('x' * 3_000_000 + 'end'); sys.exit(1)"]
+    why = asyncio.run(run_program(program, tmp_path, environment={})).why()
+    assert "exited with 1: [2998003 bytes before this are left out] …x" in why and why.endswith("xend")
+    assert len(why) < 2300
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_signal_that_ended_it_is_told(tmp_path, number):
     program = [sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})"]
