@@ -105,6 +105,8 @@ async def assemble(plan: Plan, folder: Path, recorder: Recorder) -> Ring:
         all_engines = [*engines, *(engine for each in keepers.values() for engine in each.engines)]
         await _check_engines(plan, {draft.schedule.pace.pause for draft in drafts}, all_engines)
         clients: EngineClient = keeper.fleet if keeper is not None else NoEngines()
+        if keeper is not None:
+            keeper.fleet.answered = recorder.ledger.note
         sessions = await serve_sessions(plan, clients, renderer, engines)
         around = _surroundings(clients, renderer, sessions, recorder)
         fleets = await evaluation_fleets(plan, keepers, renderer)

@@ -1,4 +1,5 @@
-"""An audit of a run from what it left: nothing was lost, nothing was trained twice, every token is accounted for."""
+"""An audit of a run from what it left: nothing was lost, nothing was trained twice, and every trained token is what an
+engine answered, in that place."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 from miles_core.loop.evidence import Entry, Evidence, Pending, read_evidence
 from miles_core.loop.mended import Mended
+from miles_core.loop.proof import changed_files, missing_records, unsampled
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.images import ImageFolder
 from miles_core.types.trajectory import Disposition, Status
@@ -95,6 +97,8 @@ def audit(folder: RunFolder) -> Audit:
 
     for entry in evidence.entries():
         note("record", seen.look(entry))
+        if entry.phase not in seen.repeated:
+            note("sampled", (Finding(*found) for found in unsampled(entry, evidence)))
         note("tokens", _tokens(entry, evidence, seen.version_of.get(entry.step), result))
         note("images", images.look(entry))
         result.trajectories.update(disposition.value for disposition in entry.dispositions.values())
@@ -103,6 +107,8 @@ def audit(folder: RunFolder) -> Audit:
         note("groups", _balance(phase, seen, evidence))
     note("mended", seen.handed_on(evidence.state == "done"))
     note("counts", _counters(seen, evidence))
+    note("files", (Finding(*found) for found in changed_files(evidence)))
+    note("records", (Finding(*found) for found in missing_records(evidence, seen.steps)))
     note("versions", _versions(evidence))
     for kind, found in findings.items():
         more = len(found) - SHOWN
@@ -117,16 +123,19 @@ class _Seen:
     def __init__(self, evidence: Evidence) -> None:
         self.version_of: dict[int, int] = {record["step"]: record["version"] for record in evidence.metrics}
         self.outcomes: dict[str, dict[int, Entry]] = {name: {} for name in evidence.phases}
+        self.steps: set[int] = set()
         self.by_step: dict[int, Counter[str]] = {}
         self.mended = Mended()
         self._size = {name: _group_size(evidence, name) for name in evidence.phases}
-        self._repeated = {name for name in evidence.phases if _rollout(evidence, name) == "saved"}
+        self.repeated = {name for name in evidence.phases if _rollout(evidence, name) == "saved"}
         self._trajectories: dict[tuple[str, str], tuple[str, int]] = {}
 
     def look(self, entry: Entry) -> Iterator[Finding]:
         known = self.outcomes[entry.phase]
+        if "-after-" not in entry.file:  # what was left when the data ended
+            self.steps.add(entry.step)
         self.by_step.setdefault(entry.step, Counter())[entry.outcome.value] += 1
-        if entry.phase in self._repeated:
+        if entry.phase in self.repeated:
             known[len(known)] = _light(entry)
             return
         if (before := known.get(entry.group.number)) is not None:

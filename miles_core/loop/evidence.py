@@ -15,6 +15,7 @@ from miles_core.errors import RequestError
 from miles_core.loop.record import outcome_of, phase_mark
 from miles_core.observe import jsonl
 from miles_core.observe.folder import RunFolder
+from miles_core.observe.ledger import read_ledger
 from miles_core.observe.trajectories import files, read_file
 from miles_core.types.trajectory import Disposition, Group
 
@@ -62,6 +63,14 @@ class Evidence:
     phases: tuple[str, ...]
     checkpoint: int | None
     pending: Mapping[str, Pending] = field(default_factory=dict)
+    ledger: frozenset[bytes] | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """How many the recipe asks for."""
+        phases = self.recipe.get("phases") or (self.recipe,)
+        return sum(int(phase.get("steps") or 0) for phase in phases)
 
     def section(self, phase: str, name: str) -> Any:
         """A section of the resolved recipe as one phase has it."""
@@ -97,16 +106,40 @@ def read_evidence(folder: RunFolder) -> Evidence:
         folder=folder,
         state=status["state"],
         recipe=recipe,
-        metrics=tuple(jsonl.read(folder.metrics)),
-        events=tuple(jsonl.read(folder.events)),
+        metrics=_records(folder.metrics, {"step": int, "version": int}),
+        events=_records(folder.events, {"event": str, "at": str}),
         phases=phases,
         checkpoint=step,
         pending=pending,
+        ledger=read_ledger(folder.ledger),
+        digests=_digests(folder.digests),
     )
 
 
+def _records(path: Path, keys: Mapping[str, type]) -> tuple[dict[str, Any], ...]:
+    """Records that have these keys. Raises RequestError with the line of one that has not."""
+    records = jsonl.read(path)
+    for line, record in enumerate(records, 2):
+        numbers = {key: float for key in record if key.startswith("buffer/")}
+        for key, kind in {**keys, **numbers}.items():
+            value = record.get(key)
+            if not isinstance(value, int | float if kind is float else kind):
+                raise RequestError(f"`{key}` is {value!r:.40}, expected {kind.__name__}", where=f"{path}:{line}")
+    return tuple(records)
+
+
+def _digests(path: Path) -> dict[str, str]:
+    """The SHA-256 of each file of trajectories, by its name, as it was last written; empty where none were kept."""
+    if not path.exists():
+        return {}
+    try:
+        return {str(line["file"]): str(line["sha256"]) for line in jsonl.read(path)}
+    except KeyError as error:
+        raise RequestError(f"a line has no {error}", where=str(path)) from error
+
+
 def _last_checkpoint(folder: Path, phases: Several[str]) -> tuple[int | None, dict[str, Pending]]:
-    places = sorted(path for path in folder.glob("step-*") if path.suffix != ".partial")
+    places = sorted(path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit())
     if not places:
         return None, {}
     place = places[-1]
@@ -118,7 +151,7 @@ def _last_checkpoint(folder: Path, phases: Several[str]) -> tuple[int | None, di
             name: _pending(part, owed if index == current else frozenset())
             for index, (name, part) in enumerate(zip(phases, state["phases"], strict=True))
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RequestError(
             f"the checkpoint cannot be read: {type(error).__name__}: {error}", where=str(place)
         ) from error

@@ -24,6 +24,7 @@ from miles_core.loop.filing import Lag, hook_facts, in_parts, metrics_of, more_f
 from miles_core.loop.trackers import WatchedTracker
 from miles_core.observe.folder import RunFolder
 from miles_core.observe.jsonl import JsonLines
+from miles_core.observe.ledger import Ledger
 from miles_core.observe.trajectories import Entry, write_groups
 from miles_core.types.trajectory import Disposition, Group
 
@@ -61,6 +62,7 @@ class Recorder:
         self.evaluations = list(evaluations)
         self.metrics_log = JsonLines(folder.metrics)
         self.events_log = JsonLines(folder.events)
+        self.ledger = Ledger(folder.ledger)
         self.owed: list[Discard] = []  # discards that a checkpoint saw before a step could save them
         self._run = run
         self._steps = steps
@@ -149,7 +151,7 @@ class Recorder:
         entries: list[Entry] = [(group, dispositions) for group in groups]
         entries += discarded_entries([*self.owed, *discards])
         self.owed.clear()
-        write_groups(self.folder.trajectories, f"step-{step:06d}", entries, step=step)
+        self._write(f"step-{step:06d}", entries, step)
 
     def keep_rest(self, phase: str, discards: Several[Discard]) -> None:
         """Save what was discarded since the last step, when the data of a phase ended before another batch."""
@@ -158,11 +160,11 @@ class Recorder:
         if entries:
             step = self._step["step"]
             stem = f"step-{step:06d}-after-{phase_mark(phase)}"
-            write_groups(self.folder.trajectories, stem, entries, step=step)
+            self._write(stem, entries, step)
 
     def keep_evaluation(self, name: str, step: int, groups: Several[Group]) -> None:
         entries = [(g, {t.id: Disposition.EVALUATION for t in g.trajectories}) for g in groups]
-        write_groups(self.folder.trajectories, f"evaluation-{name}-{step:06d}", entries, step=step)
+        self._write(f"evaluation-{name}-{step:06d}", entries, step)
 
     def file(self, evaluation: Evaluation, lag: Lag | None = None, *, late: bool = False) -> None:
         """File an evaluation under the version that it measured. A `late` one ended beside training: its numbers are
@@ -194,6 +196,14 @@ class Recorder:
     def close(self) -> None:
         self.metrics_log.close()
         self.events_log.close()
+        self.ledger.close()
+
+    def _write(self, stem: str, entries: Several[Entry], step: int) -> None:
+        """A file of trajectories, and its digest, so that an audit sees whether it is still what was written."""
+        path = write_groups(self.folder.trajectories, stem, entries, step=step)
+        digests = JsonLines(self.folder.digests)
+        digests.append({"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+        digests.close()
 
     def _tell(self, name: str, facts: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> None:
         for listener in self._listeners:

@@ -120,6 +120,15 @@ class RunFolder:
         return self.path / "trajectories"
 
     @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.bin"
+
+    @property
+    def digests(self) -> Path:
+        """SHA-256 of each file of trajectories, as it was written."""
+        return self.trajectories / "digests.jsonl"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 

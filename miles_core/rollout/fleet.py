@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from typing import Protocol
@@ -95,6 +96,8 @@ class Fleet:
         self._given: Counter[str] = Counter()
         self._home: OrderedDict[str, _Home] = OrderedDict()
         self._counted: Counter[str] = Counter()
+        self.answered: Callable[[str, GenerateResult], None] | None = None
+        """Told of each answer that an engine gave, with the request's id, before anybody else sees it."""
         for engine in engines:
             self.join(engine)
 
@@ -155,6 +158,8 @@ class Fleet:
             finally:
                 self._active[engine.name] -= 1
             home.tokens = len(request.tokens) + len(result.tokens)
+            if self.answered is not None:
+                self.answered(request.id, result)
             return result
 
     def metrics(self) -> dict[str, float]:
