@@ -28,7 +28,7 @@ from miles_core.loop.order import Order
 from miles_core.loop.plugin_set import continue_with, plugin_set, refuse_drift
 from miles_core.loop.record import Recorder
 from miles_core.loop.recovery import checkpoints_of, load_trainer, run_ring
-from miles_core.loop.rewinding import forget_after
+from miles_core.loop.rewinding import begin_anew, forget_after
 from miles_core.loop.summary import comparisons, failing_listeners, listener_uses
 from miles_core.loop.supervise import supervise, tell_restarts
 from miles_core.loop.trackers import start_trackers
@@ -104,12 +104,12 @@ def run(
 
 
 def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> Run:
-    """Continue a run from its last checkpoint, as if it had never stopped.
+    """Continue a run from its last checkpoint, as if it had never stopped; from its beginning, in the same folder, when
+    it has none yet.
 
     It uses exactly the plugins that the run recorded: neither MILES_PLUGINS nor miles.toml is consulted, and a
     milesfile.py that appeared since is not loaded. Only an allow-list of the machine (MILES_PLUGINS_ALLOWED) holds.
-    Raises RequestError when there is nothing to continue or the run is done, PluginError when another plugin set is
-    installed than the run recorded.
+    Raises RequestError when the run is done, PluginError when another plugin set is installed than the run recorded.
     """
     folder = RunFolder.open(run)
     with folder.claimed():
@@ -118,16 +118,11 @@ def resume(run: Path, *, view: View = "live", strict_plugins: bool = False) -> R
         plan, registry = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
         continue_with(folder.lock, plugin_set(plan, registry))
         saved = checkpoints_of(plan, folder).latest()
-        if saved is None:
-            raise RequestError(
-                "the run has no checkpoint to resume from",
-                where=str(folder.path),
-                mend="start it again with `miles run`; `checkpoint: {every: N}` saves one every N steps",
-            )
         with _watched(registry, strict_plugins):
             if plan.driver == "worker":
                 return _have_driven(plan, registry, folder, view, Order(folder.path, (), strict_plugins))
-            return _go(plan, registry, folder, _live(plan, view), saved, strict=strict_plugins)
+            again = saved is None and begin_anew(folder)
+            return _go(plan, registry, folder, _live(plan, view), saved, strict=strict_plugins, again=again)
 
 
 def drive_hosted(folder: RunFolder, order: Order, view: Watches, interruption: Interruption) -> Run:
@@ -137,11 +132,15 @@ def drive_hosted(folder: RunFolder, order: Order, view: Watches, interruption: I
         plan, registry = load_plan(folder.recipe, (), recipe_alone(os.environ, beside=False))
         continue_with(folder.lock, plugin_set(plan, registry))
         saved = checkpoints_of(plan, folder).latest()
-        for path in (folder.metrics, folder.events):
-            jsonl.JsonLines(path).close()  # which the first driver makes
-        forget_after(folder, saved)
+        again = saved is None and begin_anew(folder) and not order.restarts
         with _watched(registry, order.strict, order.trace):
-            return _go(plan, registry, folder, view, saved, strict=order.strict, order=order, interruption=interruption)
+            return _go(
+                *(plan, registry, folder, view, saved),
+                strict=order.strict,
+                again=again,
+                order=order,
+                interruption=interruption,
+            )
 
 
 def _have_driven(plan: Plan, registry: Registry, folder: RunFolder, view: View, order: Order) -> Run:
@@ -222,17 +221,21 @@ def _go(
     saved: Saved | None,
     *,
     strict: bool,
+    again: bool = False,
     order: Order | None = None,
     interruption: Interruption | None = None,
 ) -> Run:
     """The part that `run` and `resume` share: the ring, from the beginning or from a checkpoint, and how it ended.
-    `order` is that of a driver in a worker, and `interruption` what ends it."""
+    `again`: what was begun without a checkpoint is made again. `order` is that of a driver in a worker, and
+    `interruption` what ends it."""
     recorder = _recorder(plan, registry, folder, live, saved)
     done = 0 if saved is None else saved.step
     folder.write_status(state="running", error="", steps_done=done, steps=plan.steps)
     try:
         if order is not None:
             tell_restarts(recorder, order, done)
+        if again:
+            recorder.note("no checkpoint was saved: the run begins again from its beginning")
         recorder.follow(start_trackers(plan.trackers, plan.seed, folder.path, plan.recipe, strict=strict))
         wait_for(run_ring(plan, folder, recorder, saved), interruption)
         recorder.emit("run_finished", folder=folder.path, steps=plan.steps)
@@ -319,5 +322,5 @@ def _what_is_saved(plan: Plan, folder: RunFolder) -> str:
     except MilesError as error:
         return f"its checkpoints cannot be read: {error}"
     if saved is None:
-        return "no checkpoint was saved yet"
+        return f"no checkpoint was saved yet; begin again with `miles resume {folder.path}`"
     return f"checkpoint of step {saved.step} is saved; continue with `miles resume {folder.path}`"

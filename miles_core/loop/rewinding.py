@@ -39,6 +39,15 @@ def forget_after(folder: RunFolder, saved: Saved | None) -> None:
     discard_from(folder.trajectories, NOTHING if saved is None else saved.step)
 
 
+def begin_anew(folder: RunFolder) -> bool:
+    """`forget_after` to the beginning, of a run that may have ended before it had files. Whether it had any."""
+    begun = folder.events.exists()
+    for path in (folder.metrics, folder.events):
+        jsonl.JsonLines(path).close()
+    forget_after(folder, None)
+    return begun
+
+
 def rewind(folder: RunFolder, recorder: Recorder, saved: Saved | None) -> None:
     """`forget_after` in a run that goes on: its recorder forgets as well."""
     forget_after(folder, saved)

@@ -93,6 +93,24 @@ def test_an_interrupt_is_clean_and_says_what_was_saved(bench, signal_sent):
     assert not list(folder.rglob("*.partial"))
 
 
+@pytest.mark.parametrize("runtime", [None, {"driver": "worker"}])
+def test_a_run_without_a_checkpoint_begins_again_in_its_folder(bench, runtime):
+    recipe = {"checkpoint": {"every": 0}, "steps": 3}
+    whole = run(bench.recipe(**recipe), runs_dir=bench.folder / "whole", view="none")
+    process = start(bench.recipe(**recipe, engine=SLOW, runtime=runtime))
+    wait_for(lambda: any(jsonl.read(path) for path in bench.runs.glob("[!.]*/metrics.jsonl")))
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    (folder,) = bench.runs.iterdir()
+    assert f"no checkpoint was saved yet; begin again with `miles resume {folder.relative_to(bench.folder)}`" in errors
+    resumed = resume(folder, view="none")
+    assert deterministic(resumed.folder) == deterministic(whole.folder)
+    assert identity(resumed.folder) == identity(whole.folder)
+    assert resumed.summary["evaluations"] == whole.summary["evaluations"]
+    notes = [event["text"] for event in jsonl.read(resumed.folder.events) if event["event"] == "note"]
+    assert notes == ["no checkpoint was saved: the run begins again from its beginning"]
+
+
 def test_a_second_process_cannot_work_in_the_same_folder(bench):
     from miles_core import RequestError
 
