@@ -83,3 +83,11 @@ class Adapts(Protocol):
 
     def state(self) -> Mapping[str, Any]: ...
     def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+class TellsUnchanged(Protocol):
+    """What a schedule that adapts may do beside. Without it nothing is said about a phase in which nothing changed."""
+
+    def unchanged(self) -> str:
+        """Why nothing was changed until now, in words; "" once something was. Asked at the end of the phase."""
+        ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from miles_core.contracts.beside import Adapts, Repaces, Resizes
+from miles_core.contracts.beside import Adapts, Repaces, Resizes, TellsUnchanged
 from miles_core.contracts.rollout import Buffer, Rollout, Schedule
 from miles_core.errors import Problem, RequestError
 from miles_core.loop.occupancy import Occupancy
@@ -30,6 +30,12 @@ class Adapting:
         if said:
             self._follow(occupancy)
         return said
+
+    def unchanged(self) -> str:
+        """Why nothing was changed until now; "" when something was, and for schedules that do not say."""
+        if not hasattr(self._schedule, "unchanged"):
+            return ""
+        return cast(TellsUnchanged, self._schedule).unchanged()
 
     def settings(self) -> dict[str, float]:
         """As metrics."""

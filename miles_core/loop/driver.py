@@ -50,6 +50,7 @@ async def _go_through(
             ring.recorder.measure(ring.sessions.metrics() if ring.sessions else {})
             phase.adapt(progress.step, ring.recorder, ring.recorder.finish_step())
             await checkpoints.save_if_due(ring, progress)
+        phase.tell_unchanged(progress.step, ring.recorder)
     finally:
         await phase.rollout.close()
 

@@ -111,6 +111,11 @@ class Phase:
         for said in self.adapting.after(step, metrics, self.occupancy):
             recorder.emit("schedule_adapted", step=step, what=said, **self.adapting.settings())
 
+    def tell_unchanged(self, step: int, recorder: Recorder) -> None:
+        """At the end of a phase whose schedule may adapt and never did: why."""
+        if why := self.adapting.unchanged() if self.adapting is not None else "":
+            recorder.note(f"the schedule changed nothing in phase {self.plan.name}: {why}", step=step)
+
     def foresee(self, step: int, version: int) -> None:
         """Batch `step` was taken at `version`: let what is in flight and too old for the next one be cancelled."""
         foresee = getattr(self.rollout, "foresee", None)

@@ -136,6 +136,7 @@ class AdaptiveSchedule:
         self._published = 0  # the step of a publication from which the next ones are counted
         self._reached = 0
         self._window: list[dict[str, float]] = []
+        self._unchanged = f"fewer steps than its period of {options.period} were measured"
 
     @property
     def pace(self) -> Pace:
@@ -164,7 +165,14 @@ class AdaptiveSchedule:
         measured, self._window = _measured(self._window), []
         decision = decide(self._dials, self._memory, measured, self._bounds)
         self._take(step, decision)
+        if decision.said:
+            self._unchanged = ""
+        elif self._unchanged:
+            self._unchanged = decision.unchanged
         return decision.said
+
+    def unchanged(self) -> str:
+        return self._unchanged
 
     def settings(self) -> Mapping[str, float]:
         named = {"in_flight": self._dials.in_flight, "update_every": self._dials.update_every}
@@ -176,6 +184,7 @@ class AdaptiveSchedule:
             "memory": asdict(self._memory),
             "published": self._published,
             "window": list(self._window),
+            "unchanged": self._unchanged,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -188,6 +197,7 @@ class AdaptiveSchedule:
         )
         self._published = state["published"]
         self._window = [dict(each) for each in state["window"]]
+        self._unchanged = state.get("unchanged", "")
 
     def begin(self, room: int | None) -> None:
         """The buffer holds so many groups (None: it does not say)."""

@@ -96,11 +96,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where the dials are now, what is remembered, and a sentence for each change."""
+    """Where the dials are now, what is remembered, and a sentence for each change. Without any, `unchanged`
+    says why."""
 
     dials: Dials
     memory: Memory
     said: tuple[str, ...] = ()
+    unchanged: str = ""
 
 
 def decide(dials: Dials, memory: Memory, measured: Measured, bounds: Bounds) -> Decision:
@@ -110,12 +112,13 @@ def decide(dials: Dials, memory: Memory, measured: Measured, bounds: Bounds) -> 
         move = memory.last
         held = Memory(None, (*aged.held, (move.dial, move.up, HOLD)))
         return Decision(move.before, held, (_sentence(move.dial, dials, move.before, why),))
-    for dial, up, why in _wishes(measured, bounds):
+    wishes = list(_wishes(measured, bounds))
+    for dial, up, why in wishes:
         moved = _moved(dials, dial, up, bounds)
         if moved != dials and aged.allows(dial, up):
             last = Move(dial, up, dials, measured.work)
             return Decision(moved, replace(aged, last=last), (_sentence(dial, dials, moved, why),))
-    return Decision(dials, aged)
+    return Decision(dials, aged, unchanged=_why_not(dials, wishes, measured, bounds))
 
 
 def _wishes(now: Measured, bounds: Bounds) -> Iterator[tuple[Dial, bool, str]]:
@@ -140,6 +143,17 @@ def _wishes(now: Measured, bounds: Bounds) -> Iterator[tuple[Dial, bool, str]]:
         if now.queue > bounds.groups_per_step:
             yield "room", False, why
         yield "in_flight", False, why
+
+
+def _why_not(dials: Dials, wishes: list[tuple[Dial, bool, str]], now: Measured, bounds: Bounds) -> str:
+    if not wishes:
+        return (
+            f"the trainer waited {_percent(now.trainer_idle)} of the time, publications took "
+            f"{_percent(now.publishing)}, {_percent(now.wasted)} of the groups were too old: nothing to mend with a "
+            f"tolerance of {_percent(bounds.tolerance)}"
+        )
+    wanted = dict.fromkeys(f"{'more' if up else 'less'} {dial} than {getattr(dials, dial)}" for dial, up, _ in wishes)
+    return f"{wishes[0][2]}, but the bounds, or what was tried before, do not let it have {' or '.join(wanted)}"
 
 
 def _worse(move: Move, now: Measured) -> str:

@@ -194,15 +194,23 @@ def test_a_full_folder_or_an_unwritable_one_is_refused(bench):
         run(bench.recipe(), runs_dir=blocked, view="none")
 
 
-def test_resuming_what_is_done_or_has_no_checkpoint_is_refused(bench):
+def test_resuming_what_is_done_is_refused_and_what_fails_again_fails_again(bench):
     done = run(bench.recipe(), runs_dir=bench.runs, view="none")
     with pytest.raises(RequestError, match="done"):
         resume(done.folder.path, view="none")
     with pytest.raises(MilesError):
         run(bench.recipe(rewards=[{"use": "toy_rewards:nan"}], evaluate=None), runs_dir=bench.runs, view="none")
     failed = next(p for p in bench.runs.iterdir() if p != done.folder.path)
-    with pytest.raises(RequestError, match="no checkpoint"):
+    with pytest.raises(MilesError, match="nan") as caught:
         resume(failed, view="none")
+    assert f"no checkpoint was saved yet; begin again with `miles resume {failed}`" in caught.value.__notes__[0]
+
+
+def test_an_adaptive_schedule_that_changed_nothing_says_why(bench):
+    schedule = {"use": "adaptive", "groups_per_step": 3, "group_size": 4}
+    done = run(bench.recipe(schedule=schedule, steps=3, evaluate=None), runs_dir=bench.runs, view="none")
+    told = [event["text"] for event in jsonl.read(done.folder.events) if event["event"] == "note"]
+    assert told == ["the schedule changed nothing in phase main: fewer steps than its period of 5 were measured"]
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(bench):

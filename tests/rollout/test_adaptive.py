@@ -117,6 +117,30 @@ def test_publications_go_on_evenly_from_the_last_one():
     assert published == [1, 2, 3, 4, 6, 8, 11, 14, 17]
 
 
+def test_why_nothing_was_changed_is_known_until_something_is():
+    one = schedule(period=2, in_flight=(16, 64))
+    assert one.unchanged() == "fewer steps than its period of 2 were measured"
+    busy = {"time/rollout": 0.0, "time/train": 9.0, "time/step": 9.0}
+    for step in (1, 2):
+        one.adapt(step, busy)
+    assert one.unchanged().startswith("the trainer waited 0 % of the time, publications took 0 %, 0 % of the groups")
+    for step in (3, 4):
+        one.adapt(step, STEP)  # it waits, with 64 in flight, and no more are allowed
+    resumed = schedule(period=2, in_flight=(16, 64))
+    resumed.restore(json.loads(json.dumps(one.state())))
+    assert "40 % of the time and the slots were full" in resumed.unchanged()
+    assert resumed.unchanged().endswith("do not let it have more in_flight than 64")
+    for step in (5, 6):
+        resumed.adapt(step, {**STEP, "buffer/stale": 90.0})
+    assert resumed.unchanged() == "" and resumed.settings()["in_flight"] == 48
+    assert Adapting(one, GroupsLike(), GroupsLike(), 16).unchanged() == one.unchanged()
+
+
+class GroupsLike:
+    def repace(self, pace): ...
+    def resize(self, groups): ...
+
+
 async def test_the_buffer_grows_and_shrinks_without_losing_a_group():
     buffer = FifoBuffer(FifoOptions(capacity=1.0), CONTEXT)
     buffer.connect(2, (), None)
