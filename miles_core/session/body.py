@@ -20,8 +20,8 @@ DEPTH = 100
 
 async def read_body(request: Request, limit: int, empty: bool = False) -> dict[str, Any]:
     """The JSON object of the body; with `empty`, none is one too. Raises SessionFault: 413 when it is larger than
-    `limit` bytes; 400 when it is no JSON object, or holds what not everybody can read: a number that is not finite, text
-    that is no Unicode (half a surrogate pair), more than DEPTH levels."""
+    `limit` bytes; 400 when it is no JSON object, or holds what not everybody can read: a number that is not finite,
+    text that is no Unicode (half a surrogate pair), more than DEPTH levels."""
     raw = await _bytes(request, limit)
     if empty and not raw:
         return {}
