@@ -9,6 +9,7 @@ from collections.abc import Iterator, Set
 
 from miles_core.loop.evidence import Entry, Evidence
 from miles_core.observe.ledger import seals_of
+from miles_core.rollout.staleness import OLD_TOKENS
 from miles_core.types.trajectory import Disposition
 
 Found = Iterator[tuple[str, str]]
@@ -27,8 +28,8 @@ def unsampled(entry: Entry, evidence: Evidence) -> Found:
     if evidence.ledger is None:
         return
     for trajectory in entry.group.trajectories:
-        if entry.dispositions[trajectory.id] is not Disposition.TRAINED:
-            continue
+        if entry.dispositions[trajectory.id] is not Disposition.TRAINED or trajectory.metadata.get(OLD_TOKENS):
+            continue  # of an answer whose old tokens are masked, the rest alone is on record
         for sequence in trajectory.sequences:
             for request, seal in seals_of(sequence).items():
                 if seal not in evidence.ledger:

@@ -8,7 +8,7 @@ holds. What nobody recognises is converted as it stands.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from miles_core.session.faults import bad_request
 from miles_core.types.task import Message
 
 Block = Mapping[str, Any]
-Recognise = Callable[[int, str], Message | None]
+Recognise = Callable[[Sequence[Mapping[str, Any]], str], Message | None]
 
 SIGNATURE = "miles"
 """Of thinking blocks: clients only send it back."""
@@ -71,7 +71,7 @@ def to_messages(body: Mapping[str, Any], recognise: Recognise) -> list[dict[str,
     if not isinstance(given, list) or not given:
         raise bad_request("`messages` must be a list of one message or more")
     for place, message in enumerate(given):
-        found += _converted(f"message {place}", message, partial(recognise, len(found)))
+        found += _converted(f"message {place}", message, partial(recognise, tuple(found)))
     return found
 
 

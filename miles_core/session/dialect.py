@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ class Served:
 
     model: str
     token_text: Callable[[int], str]
-    recognise: Callable[[Forms], Callable[[int, str], Message | None]]
+    recognise: Callable[[Forms], Callable[[Sequence[Mapping[str, Any]], str], Message | None]]
     earlier: Callable[[str], tuple[Message, ...] | None]
 
 

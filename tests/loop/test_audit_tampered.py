@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,11 @@ import pytest
 import miles_core
 from miles_core import RequestError
 from miles_core.loop.audit import audit
+from miles_core.loop.evidence import Entry, Evidence
+from miles_core.loop.proof import unsampled
 from miles_core.observe.folder import RunFolder
+from miles_core.testing import make_group
+from miles_core.types.trajectory import Disposition
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -135,3 +140,12 @@ def test_without_a_ledger_a_run_is_audited_as_far_as_it_goes(folder):
     folder.ledger.write_bytes(b"something else")
     with pytest.raises(RequestError, match="no ledger"):
         audit(folder)
+
+
+def test_an_answer_whose_old_tokens_are_masked_is_no_finding():
+    for metadata, found in (({}, 1), ({"old_tokens": 2}, 0)):
+        group = make_group(["3"])
+        group = group.replacing((replace(group.trajectories[0], metadata=metadata),))
+        entry = Entry("f", 0, "main", group, {group.trajectories[0].id: Disposition.TRAINED})
+        evidence = Evidence(None, "done", {}, (), (), ("main",), None, ledger=frozenset())
+        assert len(list(unsampled(entry, evidence))) == found

@@ -60,6 +60,20 @@ async def test_several_turns_with_tools_and_thinking_are_one_sequence():
     assert collected.turns == 3 and second.usage.input_tokens == len(engine.log[1].prompt)
 
 
+async def test_a_reply_of_another_branch_that_looks_the_same_is_not_taken_for_ones_own():
+    engine = ScriptedEngine([" ", "  ", "x", "y"])  # a client sees no block of either
+    async with served(engine, CharToolRenderer()) as server:
+        address = await server.open(long_attempt(), SessionRules("branching"))
+        client = client_of(address)
+        for word in "ab":
+            await client.messages.create(model="m", max_tokens=200, messages=[user(word)])
+        for number, word in enumerate("ab"):
+            messages = [user(word), {"role": "assistant", "content": []}, user("go on")]
+            await client.messages.create(model="m", max_tokens=200, messages=messages)
+            node = server.store.find(address.api_key).conversation.tree.nodes[-1]
+            assert node.parent.number == number and node.messages[0]["content"] == word
+
+
 @pytest.mark.parametrize("forgets", [(), ("thinking",)])
 async def test_a_replay_is_recognised_whatever_a_javascript_client_makes_of_it(forgets):
     engine = ScriptedEngine([CALLING, "x"])
@@ -205,7 +219,7 @@ def test_a_reply_that_was_sent_as_blocks_comes_back_as_itself(content, reasoning
     sent = json.loads(json.dumps(blocks_of(reply)))
     known = {(1, form): reply for form in forms_of(reply)}
     body = {"messages": [user("q"), {"role": "assistant", "content": sent}, user("go on")]}
-    assert read_messages(to_messages(body, lambda *seen: known.get(seen)))[1] == reply
+    assert read_messages(to_messages(body, lambda before, seen: known.get((len(before), seen))))[1] == reply
     assert form(sent) == forms_of(reply)[0]
     fresh = read_messages(to_messages(body, lambda *seen: None))[1]  # nobody knows it: as it stands
     assert [json.loads(c["function"]["arguments"]) for c in fresh.get("tool_calls", ())] == [each for _, each in made]
