@@ -59,6 +59,7 @@ def test_a_failed_check_is_told_and_exits_with_1(capsys, monkeypatch):
         (["nobody"], "no family 'nobody' is registered; there are: toy"),
         (["toy", "--path", "/nowhere"], "does not take these options"),
         (["toy", "--set", "thinking"], "is no setting"),
+        (["toy", "--set", "bogus=1"], "bogus: toy does not take these options"),
         (["toy", "toy", "--path", "x"], "one checkpoint is of one family"),
         (["toy", "--engine", "recipes/tiny.yaml"], "the recipe's model is 'scratch'"),
     ],

@@ -74,8 +74,10 @@ def find_subject(registry: Registry, name: str, path: str | None, settings: Sequ
         except UnknownComponent as error:
             errors.append(error)
             continue
-        chosen = _settings(settings) | ({} if path is None else {"path": str(Path(path).expanduser().resolve())})
+        asked = _settings(settings)
+        chosen = asked | ({} if path is None else {"path": str(Path(path).expanduser().resolve())})
         base = dict(found.component.example) if path is None else {}
+        _check_asked(found, base | chosen, asked)
         return Subject(found, base | chosen, given=path is not None)
     here = sorted({each.component.name for kind in KINDS for each in registry.components(kind)})
     raise RequestError(
@@ -101,6 +103,15 @@ def _settings(settings: Sequence[str]) -> dict[str, Any]:
             raise RequestError(f"{setting!r} is no setting", where="--set", mend="say --set thinking=false")
         found[key] = yaml.safe_load(value)
     return found
+
+
+def _check_asked(found: Registered, options: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """What the person asked for is theirs to mend; files of an example are looked for where it is tried."""
+    try:
+        _validated(found.component.options, options, found.component.name)
+    except RequestError as error:
+        if any(problem.where.partition(".")[0] in asked for problem in error.problems):
+            raise
 
 
 def _validated(model: str, options: Mapping[str, Any], component: str) -> dict[str, Any]:

@@ -95,4 +95,7 @@ class OwnCluster:
         if address := os.read(reading, 1000).decode():
             return address
         self._head.wait(END_SECONDS)
-        raise RunError(f"Ray could not start on this machine{last_words(self._log)}")
+        raise RunError(
+            f"Ray could not start on this machine{last_words(self._log)}",
+            mend="if a node timed out, the machine may have been busy: try again; its log is above",
+        )
