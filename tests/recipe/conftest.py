@@ -34,6 +34,7 @@ OPTIONS = """
 from enum import Enum
 from pathlib import Path
 from typing import Literal
+from pydantic import Field
 from miles_core import Options
 
 class Level(Enum):
@@ -62,7 +63,7 @@ class Deep(Options):
     flag: bool = False
 
 class Paired(Options):
-    scale: float = 1.0
+    scale: float = Field(default=1.0, allow_inf_nan=True)
 
     def card(self):
         return {"scale": f"times {self.scale}"}
