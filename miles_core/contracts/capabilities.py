@@ -37,8 +37,8 @@ CAPABILITIES: Mapping[str, str] = {
     "while training goes on. Read by the plan and by whoever starts engines",
     EXPORTED_WEIGHTS: "evaluator: it is given a Hugging Face directory of the version that it measures, asks no "
     "engine, and training goes on meanwhile. Read by the plan and by the loop",
-    IMAGES: "engine, trainer: takes sequences with images, of models that have some. Read before a run, which is "
-    "refused where its tasks have images and one of them does not",
+    IMAGES: "engine, trainer: takes sequences with images, of models that have some. Read by the checks before "
+    "a run, which is refused where its tasks have images and one of them does not",
     TOY_MODEL: "engine, trainer: works with the core's toy model alone. Read by the conformance kit",
     STAND_IN: "model, renderer: its `example` stands in for what cannot be had here, such as a tokenizer, and what is "
     "tried on it proves nothing of the real one. Read by the conformance kit and by `miles families check`",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from miles_core.contracts.images import ImageRenderer, Rendered, bridged, rendered
+from miles_core.contracts.images import ImageRenderer, Rendered, bridged, has_images, rendered
 from miles_core.contracts.model import Renderer
 from miles_core.testing.families import pictures
 from miles_core.testing.families.conversations import TEXTS
@@ -49,11 +49,15 @@ def _takes_some(renderer: Renderer) -> bool:
 
 
 def _conversation(rng: random.Random) -> list[Message]:
-    """Users who show images and assistants who answer in words; it ends where the assistant speaks next."""
+    """Users who show images, one at least, and assistants who answer in words; it ends where the assistant speaks
+    next."""
     messages: list[Message] = []
     for _ in range(rng.randint(1, 3)):
         messages.append({"role": "user", "content": pictures.content(rng, rng.choice(TEXTS[:5]))})
         messages.append({"role": "assistant", "content": rng.choice(("A dot.", "4", "é"))})
+    if not has_images(messages):
+        shown = ImageFile.of(rng.choice(pictures.PICTURES)).part
+        messages[-2] = {"role": "user", "content": [shown, {"type": "text", "text": messages[-2]["content"]}]}
     return messages[:-1]
 
 

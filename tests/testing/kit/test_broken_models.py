@@ -9,7 +9,7 @@ import pytest
 from bench_trying import assert_caught, assert_passes
 from trying import find_check, try_check
 
-from miles_core.testing import CharRenderer, CharToolRenderer
+from miles_core.testing import CharImageRenderer, CharRenderer, CharToolRenderer
 from miles_core.testing.kit.check import CheckResult
 from miles_core.testing.kit.run import all_checks
 
@@ -168,6 +168,23 @@ class TellsToolsAgain(Calling):
         return np.concatenate([head, self.render(messages, tools=tools)])
 
 
+class Seeing(CharImageRenderer):
+    """Good, with images."""
+
+    def __init__(self, options, context):
+        pass
+
+
+class Blind(Seeing):
+    def render_images(self, messages, *, tools=(), generation=True):
+        return replace(super().render_images(messages, tools=tools, generation=generation), images=())
+
+
+class Shortsighted(Seeing):
+    def bridge_images(self, tokens, messages, *, tools=()):
+        return replace(super().bridge_images(tokens, messages, tools=tools), images=())
+
+
 BROKEN_RENDERERS = [
     ("gives-tokens-of-the-vocabulary", WideTokens),
     ("gives-tokens-of-the-vocabulary", StopsOutside),
@@ -189,6 +206,8 @@ BROKEN_RENDERERS = [
     ("speaks-of-tools", RefusesHalfOfIt),
     ("speaks-of-tools", ReadsNoCalls),
     ("speaks-of-tools", TellsToolsAgain),
+    ("shows-images", Blind),
+    ("shows-images", Shortsighted),
     ("is-pure", Stateful),
 ]
 
@@ -204,7 +223,8 @@ def test_broken_renderers(name, broken):
 
 
 @pytest.mark.parametrize(
-    ("kind", "good"), [("model", "made_up_models:Tiny"), ("renderer", Chars), ("renderer", Calling)]
+    ("kind", "good"),
+    [("model", "made_up_models:Tiny"), ("renderer", Chars), ("renderer", Calling), ("renderer", Seeing)],
 )
 def test_a_good_one_passes(kind, good):
     for each in all_checks():

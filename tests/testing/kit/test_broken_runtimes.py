@@ -7,6 +7,7 @@ from trying import try_check
 
 from miles_core.errors import WorkerDied
 from miles_core.runtime.in_process import InProcessHandle, InProcessRuntime
+from miles_core.runtime.local import LocalOptions, LocalRuntime
 from miles_core.testing.kit.check import CheckResult
 
 
@@ -86,12 +87,27 @@ class Lone(InProcessRuntime):
         super().__init__(options, context)
 
 
+class Forgetless(LocalRuntime):
+    """A name that was given once is taken for ever."""
+
+    def __init__(self, options, context):
+        super().__init__(LocalOptions(), context)
+        self._taken = set()
+
+    async def start(self, ref, context):
+        if context.name in self._taken:
+            raise RuntimeError(f"there was a {context.name!r} already")
+        self._taken.add(context.name)
+        return await super().start(ref, context)
+
+
 BROKEN = [
     ("runtime/starts-components", NotStarted),
     ("runtime/starts-components", Renaming),
     ("runtime/calls-cross", Blurring),
     ("runtime/build-failures", BuildsLater),
     ("runtime/deaths", Undead),
+    ("runtime/starts-again", Forgetless),
     ("runtime/hosts-a-driver", Lone),
     ("runtime/leaves-no-process", StaysOpen),
 ]
