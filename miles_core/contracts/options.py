@@ -69,9 +69,7 @@ class EvaluatorOptions(Options):
         default="held-out", pattern=r"^[^/\s][^/]*$", description="the evaluation's name in metrics and reports"
     )
     every: int = Field(default=0, ge=0, description="steps between evaluations; 0: only before and after training")
-    time_limit: float = Field(
-        default=TIME_LIMIT, gt=0, allow_inf_nan=False, description="seconds after which an evaluation is given up"
-    )
+    time_limit: float = Field(default=TIME_LIMIT, gt=0, description="seconds after which an evaluation is given up")
 
     def is_due(self, step: int, last: bool) -> bool:
         """Before training, after it, and every so many steps."""

@@ -37,7 +37,7 @@ class Section(BaseModel):
 class SamplingSection(_Shape):
     """How rollouts sample."""
 
-    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="0 is greedy")
+    temperature: float = Field(default=1.0, ge=0, description="0 is greedy")
     max_new_tokens: PositiveInt = Field(default=256, description="tokens sampled at most in one request")
     top_p: float = Field(default=1.0, gt=0, le=1, description="1 does not truncate")
     top_k: NonNegativeInt = Field(default=0, description="0 does not truncate")
@@ -69,7 +69,7 @@ class RuntimeSection(Section):
 
 class RewardSection(Section):
     name: str | None = Field(default=None, min_length=1, description="its name in scores; by default what `use` says")
-    weight: float = Field(default=1.0, allow_inf_nan=False, description="reward = sum of weight x value")
+    weight: float = Field(default=1.0, description="reward = sum of weight x value")
 
 
 class CheckpointSection(_Shape):
@@ -83,19 +83,15 @@ class FaultsSection(_Shape):
     engine_restarts: NonNegativeInt = Field(
         default=3, description="times that an engine which died or hangs is started again, until it served 10 minutes"
     )
-    restart_delay: float = Field(
-        default=1.0, ge=0, allow_inf_nan=False, description="seconds before a restart; doubled for each one after"
-    )
+    restart_delay: float = Field(default=1.0, ge=0, description="seconds before a restart; doubled for each one after")
     health_seconds: float = Field(
         default=60.0,
         gt=0,
-        allow_inf_nan=False,
         description="an engine whose `health` does not answer for so long is ended and started again",
     )
     wait_seconds: float = Field(
         default=600.0,
         gt=0,
-        allow_inf_nan=False,
         description="the longest wait for an engine: of a request while none serves, of one that starts, of a call",
     )
     request_deaths: PositiveInt = Field(
@@ -104,7 +100,6 @@ class FaultsSection(_Shape):
     trainer_seconds: float = Field(
         default=7200.0,
         gt=0,
-        allow_inf_nan=False,
         description="the longest wait for one call of the trainer (a batch, a checkpoint), then it is ended",
     )
     restores: NonNegativeInt = Field(

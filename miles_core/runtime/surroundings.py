@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from miles_core.contracts.last_words import last_words as end_of
+
 LAST_WORDS_LINES = 12
 
 DEFAULTS = {"PYDANTIC_DISABLE_PLUGINS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -27,5 +29,5 @@ def worker_environment(more: Mapping[str, str]) -> dict[str, str]:
 
 def last_words(log: Path) -> str:
     """The end of a worker's log, indented, to be put behind the words that it died; "" when it said nothing."""
-    lines = log.read_text(errors="replace").splitlines()[-LAST_WORDS_LINES:]
-    return "; its last words:\n" + "\n".join(f"    {line}" for line in lines) if lines else ""
+    said = end_of(log.read_text(errors="replace"), lines=LAST_WORDS_LINES)
+    return "; its last words:\n" + "\n".join(f"    {line}" for line in said.splitlines()) if said else ""

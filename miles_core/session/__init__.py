@@ -21,7 +21,7 @@ Dialects, pure: bodies to calls, replies to bodies and events (dialect.py says w
     recall.py        recognises a reply by the form in which it was sent
 
 HTTP:
-    http.py          routes
+    http.py          routes; body.py: what of a body everything behind can read
     deliver.py       one call with a client on the other end
     operator.py      who opens, collects and ends sessions over HTTP
     models.py        what is served

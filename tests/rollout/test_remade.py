@@ -218,6 +218,6 @@ def test_a_straggler_of_a_doomed_group_is_cancelled_and_its_slot_is_free():
     assert freed.seconds < kept.seconds
 
 
-async def test_a_rollout_that_is_closed_while_it_cancels_ends():
+async def test_a_rollout_that_never_began_closes_at_once():
     rollout = GroupsRollout(GroupsOptions(), CONTEXT)
     await asyncio.wait_for(rollout.close(), 1)
